@@ -295,8 +295,8 @@ static void stop_process(const job *j, const gang *g, proc *p, pst_rundir_stop_r
         if (stop_reason > p->stop_reason)
             p->stop_reason = stop_reason;
         break;
-    case LCM_STATE_FLUSHING:
-        if (!p->deadline_us)
+    case LCM_STATE_FLUSHING: /* it has ended; its results and its end are under way, and a job that is halted gets them too */
+        if (!p->deadline_us && stop_reason == PST_STOP_REASON_PLATFORM_DOWN)
             p->deadline_us = now_us + PST_LCM_MARGIN_US;
         break;
     default: break;

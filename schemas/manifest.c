@@ -80,7 +80,13 @@ static const char *const store_types[] = {"mount",
                                           "swift_datastore",
                                           "softlayer_objectstore",
                                           "bluemix_objectstore"};
-enum { STORE_TYPE_FFDL_MOUNT = 2, STORE_TYPES_MOUNT = 3, STORE_TYPE_TOPIC = 4, STORE_TYPES = sizeof store_types / sizeof *store_types };
+enum {
+    STORE_TYPE_FFDL_MOUNT = 2,
+    STORE_TYPES_MOUNT = 3,
+    STORE_TYPE_TOPIC = 4,
+    STORE_TYPE_S3 = 7,
+    STORE_TYPES = sizeof store_types / sizeof *store_types
+};
 
 /* "beginning", "end" or an offset. */
 static int64_t get_offset(mf_reader *r, const mf_place *p, const char *key, const char *word, int64_t word_value)
@@ -116,6 +122,18 @@ static void read_topic_store(mf_reader *r, const mf_place *p, const mf_place *co
         mf_wrong(r, &from, "to", "%lld lies before from, %lld", (long long)s->to, (long long)s->from);
 }
 
+static const char *const bucket_keys[] = {"auth_url", "user_name", "password", "region"};
+
+/* They are known, but of other stores. */
+static void check_no_bucket_keys(mf_reader *r, const mf_place *connection, bool ours)
+{
+    for (size_t i = 0; i < sizeof bucket_keys / sizeof *bucket_keys; i++)
+        if (mf_value(connection, bucket_keys[i]) && ours)
+            mf_wrong(r, connection, bucket_keys[i], "is of buckets (s3_datastore, mount_cos); this store has none");
+        else if (mf_value(connection, bucket_keys[i]))
+            mf_warn(r, connection, bucket_keys[i], "is of buckets (s3_datastore, mount_cos) and is ignored");
+}
+
 static void read_store(mf_reader *r, const mf_place *p, pst_data_store *s)
 {
     char path[3][160];
@@ -146,15 +164,21 @@ static void read_store(mf_reader *r, const mf_place *p, pst_data_store *s)
         if (!strcmp(s->type, store_types[i]))
             kind = i;
     /* What FfDL writes has keys of other stores (user_name, password, region), which it passes over; ours, and what we alone read, has none. */
-    if (kind <= STORE_TYPE_TOPIC && connection.obj)
-        mf_check_keys(r, &connection, kind != STORE_TYPE_FFDL_MOUNT);
+    bool passes_over = kind == STORE_TYPE_FFDL_MOUNT || (kind > STORE_TYPE_TOPIC && kind <= STORE_TYPE_S3);
+    if (kind <= STORE_TYPE_S3 && connection.obj) {
+        mf_check_keys(r, &connection, !passes_over);
+        if (kind <= STORE_TYPE_TOPIC)
+            check_no_bucket_keys(r, &connection, !passes_over);
+    }
     if (!s->type || kind == STORE_TYPES) {
         const char *near = s->type ? pst_nearest(s->type, store_types, STORE_TYPES) : NULL;
         if (near)
             mf_wrong(r, p, "type", "there is no data store of type %.60s; did you mean \"%s\"?", s->type, near);
         else
-            mf_wrong(r, p, "type", "%s%.60s; there are mount, files and topic (mount_cos is known and refused in this version)",
+            mf_wrong(r, p, "type", "%s%.60s; there are s3_datastore, mount_cos, mount, files and topic",
                      s->type ? "there is no data store of type " : "is missing", s->type ? s->type : "");
+    } else if (kind > STORE_TYPE_TOPIC && kind <= STORE_TYPE_S3) {
+        s->s3 = true;
     } else if (kind == STORE_TYPE_TOPIC) {
         read_topic_store(r, p, &connection, s);
     } else if (kind < STORE_TYPES_MOUNT) {
@@ -388,6 +412,33 @@ int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest,
     return errors->n == before ? 0 : PST_EINVAL;
 }
 
+/* What FfDL's Trainer asks of a store before it tries it. Its container is a bucket, no path. */
+static bool check_s3(const pst_data_store *s, size_t i, pst_complaints *errors)
+{
+    const char *const buckets[] = {s->input, s->output};
+    size_t before = errors->n;
+    char field[80];
+    for (size_t k = 0; k < 3; k++) {
+        const char *v = json_string_value(json_object_get(s->connection, bucket_keys[k]));
+        snprintf(field, sizeof field, "data_stores[%zu].connection.%s", i, bucket_keys[k]);
+        if (!v || !*v)
+            pst_complain(errors, field, s->line, "%s",
+                         k ? "is missing: the access key and its secret" : "is missing: the address of the S3 server");
+        else if (!k && strncmp(v, "http://", 7) && strncmp(v, "https://", 8))
+            pst_complain(errors, field, s->line, "must begin with http:// or https://");
+    }
+    for (size_t k = 0; k < 2; k++)
+        if (buckets[k] && (!*buckets[k] || strchr(buckets[k], '/'))) {
+            snprintf(field, sizeof field, "data_stores[%zu].%s.container", i, k ? "training_results" : "training_data");
+            pst_complain(errors, field, s->line, "names a bucket: not empty, without /");
+        }
+    if (!buckets[0] && !buckets[1]) {
+        snprintf(field, sizeof field, "data_stores[%zu].training_data.container", i);
+        pst_complain(errors, field, s->line, "is missing, and training_results.container too: the bucket to read, or to write");
+    }
+    return errors->n > before;
+}
+
 const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *errors)
 {
     const char *code = NULL;
@@ -395,15 +446,17 @@ const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *err
     for (size_t i = 0; i < m->n_stores; i++) {
         const pst_data_store *s = &m->stores[i];
         bool served = !s->type;
-        for (size_t k = 0; k <= STORE_TYPE_TOPIC && !served; k++)
+        for (size_t k = 0; k <= STORE_TYPE_S3 && !served; k++)
             served = !strcmp(s->type, store_types[k]);
+        if (s->s3 && check_s3(s, i, errors))
+            code = "C103";
         if (served)
             continue;
         snprintf(field, sizeof field, "data_stores[%zu].type", i);
-        pst_complain(
-            errors, field, s->line,
-            "the data store %s of type %s cannot be used: this version does not read or write such stores; use mount, files or topic",
-            s->id ? s->id : "without an id", s->type);
+        pst_complain(errors, field, s->line,
+                     "the data store %s of type %s cannot be used: this version does not read or write such stores; use s3_datastore, "
+                     "mount_cos, mount, files or topic",
+                     s->id ? s->id : "without an id", s->type);
         code = "C103";
     }
     if (m->queue && strcmp(m->queue, "default") != 0) {

@@ -29,6 +29,7 @@ typedef struct pst_data_store {
     char *id, *type;      /* type as written: mount, host_mount, mount_volume, mount_cos, s3_datastore, topic, files … */
     char *input, *output; /* training_data.container, training_results.container; NULL */
     json_t *connection;   /* owned object; secrets never leave the manifest's reader */
+    bool s3;              /* a bucket of an S3 server: input, output name it; connection auth_url, user_name, password, region */
     char *topic;          /* type topic: name, and the range */
     int64_t from, to;     /* offsets per partition; from -2 = beginning, to -1 = the end at start */
     int64_t records_max;  /* 0 = all */

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/map.h"
+#include "common/http/fetch.h"
 #include "common/registry/registry_http.h"
 
 #include <pthread.h>
@@ -157,7 +158,7 @@ static int answer_id(const json_t *j, const char *what, int32_t *ret_id, pst_err
 static int post_schema(pst_registry *r, const char *format_head, const char *subject, const char *format_tail, const char *text,
                        json_t **ret_json, pst_err *err)
 {
-    char *escaped = registry_http_escape(subject), *body = request_body(text);
+    char *escaped = pst_fetch_escape(subject, ""), *body = request_body(text);
     char *path = pst_sprintf("%s%s%s", format_head, escaped, format_tail);
     int rc = registry_http_call(r->http, "POST", path, body, ret_json, err);
     free(path);
@@ -212,7 +213,7 @@ int pst_registry_lookup(pst_registry *r, const char *subject, const char *schema
 
 int pst_registry_latest(pst_registry *r, const char *subject, int32_t *ret_id, int *ret_version, char **ret_text, pst_err *err)
 {
-    char *escaped = registry_http_escape(subject);
+    char *escaped = pst_fetch_escape(subject, "");
     char *path = pst_sprintf("/subjects/%s/versions/latest", escaped);
     json_t *j = NULL;
     const char *text = NULL;

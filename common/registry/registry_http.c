@@ -1,12 +1,11 @@
 /* registry_http.c - requests to one of several registries, the one that answered last first. Answers are untrusted as well: at most 8 MiB, no redirects, http and https only.
- * libcurl brings thirty libraries with it, so it is opened by the first request: a process whose schema ids are known already never does. */
+ * The way there is opened by the first request (common/http): a process whose schema ids are known already never opens it. */
 #include "common/registry/registry_http.h"
 
 #include "common/base/clock.h"
 #include "common/base/stop.h"
-#include "common/registry/curl_lib.h"
+#include "common/http/fetch.h"
 
-#include <ctype.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,52 +22,12 @@ typedef struct address {
 
 struct registry_http {
     pthread_mutex_t lock;
-    CURL *curl; /* NULL until the first request; its headers with it */
-    struct curl_slist *headers;
+    pst_fetch *fetch; /* NULL until the first request */
     address at[URLS_MAX];
     size_t n, preferred; /* the one that answered last */
     char *user, *password, *ca_file;
     int timeout_ms;
 };
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void init_curl(void)
-{
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
-static int hex(char c)
-{
-    return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
-}
-
-/* %XX in a user's name or password; anything else stands for itself (RFC 3986, 2.1). */
-static char *unescape(const char *text, size_t len)
-{
-    pst_buf out = {0};
-    pst_buf_adds(&out, "");
-    for (size_t i = 0; i < len; i++) {
-        bool coded = text[i] == '%' && i + 2 < len && isxdigit((unsigned char)text[i + 1]) && isxdigit((unsigned char)text[i + 2]);
-        pst_buf_addc(&out, coded ? (char)(hex(text[i + 1]) << 4 | hex(text[i + 2])) : text[i]);
-        i += coded ? 2 : 0;
-    }
-    return pst_buf_steal(&out);
-}
-
-/* All but the unreserved characters of RFC 3986, 2.3: what stands for a subject is one part of a path. */
-char *registry_http_escape(const char *text)
-{
-    pst_buf out = {0};
-    pst_buf_adds(&out, "");
-    for (; *text; text++) {
-        if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~", *text))
-            pst_buf_addc(&out, *text);
-        else
-            pst_buf_printf(&out, "%%%02X", (unsigned char)*text);
-    }
-    return pst_buf_steal(&out);
-}
 
 /* "http://user:password@host:8081/base/" → address */
 static int parse_address(const char *text, size_t len, address *ret, pst_err *err)
@@ -89,8 +48,8 @@ static int parse_address(const char *text, size_t len, address *ret, pst_err *er
     if (at) {
         char *colon = memchr(host, ':', (size_t)(at - host));
         char *end = colon ? colon : at;
-        ret->user = unescape(host, (size_t)(end - host));
-        ret->password = colon ? unescape(colon + 1, (size_t)(at - colon - 1)) : pst_strdup("");
+        ret->user = pst_fetch_unescape(host, (size_t)(end - host));
+        ret->password = colon ? pst_fetch_unescape(colon + 1, (size_t)(at - colon - 1)) : pst_strdup("");
         memmove(host, at + 1, strlen(at + 1) + 1);
     }
     if (!*host || *host == '/' || *host == ':') {
@@ -149,10 +108,7 @@ void registry_http_free(registry_http *h)
         free(h->at[i].user);
         free(h->at[i].password);
     }
-    if (h->curl) {
-        curl_easy_cleanup(h->curl);
-        curl_slist_free_all(h->headers);
-    }
+    pst_fetch_close(h->fetch);
     pthread_mutex_destroy(&h->lock);
     free(h->user);
     free(h->password);
@@ -165,77 +121,30 @@ const char *registry_http_url(const registry_http *h)
     return h->at[0].base;
 }
 
-static size_t on_body(char *data, size_t size, size_t n, void *arg)
+static bool take(void *arg, const void *data, size_t len)
 {
     pst_buf *b = arg;
-    if (b->len + n > ANSWER_MAX)
-        return 0;
-    pst_buf_add(b, data, n);
-    return n;
+    if (b->len + len > ANSWER_MAX)
+        return false;
+    pst_buf_add(b, data, len);
+    return true;
 }
 
-static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+static int transport_error(const pst_fetch_answer *answer, const char *base, pst_err *err)
 {
-    return pst_stop_forced() ? 1 : 0;
-}
-
-static void prepare(registry_http *h, const address *a, const char *method, const char *url, const char *body, pst_buf *answer, char *why)
-{
-    CURL *c = h->curl;
-    curl_easy_reset(c); /* keeps the connection */
-    curl_easy_setopt(c, CURLOPT_URL, url);
-#if LIBCURL_VERSION_NUM >= 0x075500
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
-    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "penstock/" PST_VERSION);
-    curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)h->timeout_ms);
-    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(h->timeout_ms < 3000 ? h->timeout_ms : 3000));
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(c, CURLOPT_WRITEDATA, answer);
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, why);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
-    curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, method);
-    if (body) {
-        curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
-        curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
-    }
-    const char *user = h->user, *password = h->password;
-    if (a->user) { /* an address's own go to that address alone, both of them */
-        user = a->user;
-        password = a->password;
-    }
-    if (user) {
-        curl_easy_setopt(c, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
-        curl_easy_setopt(c, CURLOPT_USERNAME, user);
-        curl_easy_setopt(c, CURLOPT_PASSWORD, password ? password : "");
-    }
-    if (h->ca_file)
-        curl_easy_setopt(c, CURLOPT_CAINFO, h->ca_file);
-}
-
-static int transport_error(CURLcode code, const char *base, const char *why, pst_err *err)
-{
-    PST_ASSERT(code != CURLE_OK);
-    const char *text = *why ? why : curl_easy_strerror(code);
-    switch (code) {
-    case CURLE_ABORTED_BY_CALLBACK:
+    switch (answer->end) {
+    case PST_FETCH_STOPPED:
         return pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "registry", 0, "told to stop while asking the registry at %s", base);
-    case CURLE_WRITE_ERROR:
+    case PST_FETCH_REFUSED:
         return pst_err_set(err, PST_EPARSE, PST_CLASS_RETRY, "registry", 0, "the registry at %s answered with more than %u MiB", base,
                            ANSWER_MAX >> 20);
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
+    case PST_FETCH_NOT_TRUSTED:
         return pst_err_set(err, PST_EAUTH, PST_CLASS_FATAL, "registry", 0,
-                           "the certificate of the registry at %s is not trusted: %s; give its CA (PEM)", base, text);
+                           "the certificate of the registry at %s is not trusted: %s; give its CA (PEM)", base, answer->why);
     default: break;
     }
-    return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "registry", (int)code, "the schema registry at %s does not answer: %s", base,
-                       text);
+    return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "registry", answer->native, "the schema registry at %s does not answer: %s",
+                       base, answer->why);
 }
 
 /* A status outside 2xx, by the rules of registry.h: the status decides, the error_code in the body only goes into native. But a 404 without one is
@@ -273,20 +182,35 @@ static int status_error(long status, const pst_buf *answer, const char *base, co
 static int attempt(registry_http *h, const address *a, const char *method, const char *path, const char *body, json_t **ret_json,
                    pst_err *err)
 {
-    PST_ASSERT(h->curl && *path == '/'); /* an address has no slash at its end */
+    static const char *const headers[] = {
+        "Accept: application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json",
+        "Content-Type: application/vnd.schemaregistry.v1+json", "Expect:"}; /* the last saves a round trip for schemas beyond 1 MiB */
+    PST_ASSERT(h->fetch && *path == '/');                                   /* an address has no slash at its end */
     pst_buf answer = {0};
-    char why[CURL_ERROR_SIZE] = "";
+    pst_fetch_answer how;
     char *url = pst_sprintf("%s%s", a->base, path);
     char *what = pst_sprintf("%s %.160s", method, path);
-    prepare(h, a, method, url, body, &answer, why);
-    CURLcode code = curl_easy_perform(h->curl);
-    long status = 0;
-    curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
+    bool own = a->user != NULL; /* an address's own go to that address alone, both of them */
+    pst_fetch_do(h->fetch,
+                 &(pst_fetch_request){.method = method,
+                                      .url = url,
+                                      .headers = headers,
+                                      .n_headers = sizeof headers / sizeof *headers,
+                                      .body = body,
+                                      .body_len = body ? strlen(body) : 0,
+                                      .take = take,
+                                      .arg = &answer,
+                                      .user = own ? a->user : h->user,
+                                      .password = own ? a->password : h->password,
+                                      .ca_file = h->ca_file,
+                                      .timeout_ms = h->timeout_ms},
+                 &how);
+    long status = how.status;
     int rc;
     json_error_t je;
     json_t *j = NULL;
-    if (code != CURLE_OK)
-        rc = transport_error(code, a->base, why, err);
+    if (how.end != PST_FETCH_ANSWERED)
+        rc = transport_error(&how, a->base, err);
     else if (status < 200 || status > 299)
         rc = status_error(status, &answer, a->base, what, err);
     else if (!(j = json_loadb(answer.data ? answer.data : "", answer.len, JSON_DECODE_ANY, &je)))
@@ -302,29 +226,12 @@ static int attempt(registry_http *h, const address *a, const char *method, const
     return rc;
 }
 
-/* Under the lock. */
-static int ready(registry_http *h, pst_err *err)
-{
-    int rc = h->curl ? 0 : curl_lib_open(err);
-    if (rc < 0 || h->curl)
-        return rc;
-    pthread_once(&once, init_curl);
-    h->curl = curl_easy_init();
-    if (!h->curl)
-        return pst_err_set(err, PST_ENOMEM, PST_CLASS_FATAL, "registry", 0, "libcurl could not be started");
-    h->headers = curl_slist_append(h->headers,
-                                   "Accept: application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json");
-    h->headers = curl_slist_append(h->headers, "Content-Type: application/vnd.schemaregistry.v1+json");
-    h->headers = curl_slist_append(h->headers, "Expect:"); /* saves a round trip for schemas beyond 1 MiB */
-    return 0;
-}
-
 int registry_http_call(registry_http *h, const char *method, const char *path, const char *body, json_t **ret_json, pst_err *err)
 {
     pst_err last = {0};
     pthread_mutex_lock(&h->lock);
     PST_ASSERT(h->n && h->preferred < h->n);
-    int rc = ready(h, &last);
+    int rc = h->fetch ? 0 : pst_fetch_open(&h->fetch, &last);
     if (!rc)
         rc = PST_EUNREACH;
     for (int round = 0; round < ROUNDS && rc == PST_EUNREACH; round++) {

@@ -11,7 +11,6 @@ typedef struct registry_http registry_http;
 int registry_http_new(const pst_registry_conf *conf, registry_http **ret, pst_err *err);
 void registry_http_free(registry_http *h);
 const char *registry_http_url(const registry_http *h); /* the first address, without credentials */
-char *registry_http_escape(const char *text);          /* percent-encoded; free() */
 /* body NULL = none. 2xx: 0 and the parsed answer (caller's reference). Else the errors of registry.h; err->native is the registry's
  * error_code (40401 …) or the status. Connect failures, time-outs, 429 and 5xx are tried again on every address, twice; nothing else is. */
 int registry_http_call(registry_http *h, const char *method, const char *path, const char *body, json_t **ret_json, pst_err *err);

@@ -1,6 +1,6 @@
 /* prepare.c - before the command runs: the user's code is unpacked, the data stores are looked up. An error has FfDL's code with it, since it is the
  * user who has to mend it. */
-#include "lcm/supervisor/run.h"
+#include "lcm/supervisor/stores.h"
 
 #include "schemas/frameworks.h"
 #include "common/base/fs.h"
@@ -142,10 +142,12 @@ static int fetch_data(sup_run *r, const char **ret_code, pst_err *err)
             rc = sup_run_topic_data(r, s, r->data_dir, err);
             if (rc < 0 && err->cls != PST_CLASS_DATA)
                 *ret_code = "S302";
+        } else if (s->s3) {
+            rc = sup_run_fetch_store(r, s, ret_code, err);
         } else {
             rc = pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_DATA, "data", 0,
-                             "data store %s is of type %s, which this version does not read; use mount, files or topic", s->id ? s->id : "",
-                             s->type);
+                             "data store %s is of type %s, which this version does not read; use s3_datastore, mount, files or topic",
+                             s->id ? s->id : "", s->type);
         }
     }
     return rc;
@@ -166,10 +168,25 @@ static void say_metrics_support(sup_run *r)
                     type);
 }
 
+/* Jobs of object stores get the logs of FfDL's helpers; others never had such. */
+static bool keeps_steps(const sup_run *r)
+{
+    for (size_t i = 0; i < r->manifest.n_stores; i++)
+        if (r->manifest.stores[i].s3)
+            return true;
+    return false;
+}
+
 int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err)
 {
     say_metrics_support(r);
     int rc = unpack_code(r, ret_code, err);
+    if (!rc && r->spec.code_uri && keeps_steps(r))
+        sup_run_step_log(r, "load-model", "the submitted code is unpacked in $MODEL_DIR");
+    else if (rc < 0 && keeps_steps(r))
+        sup_run_step_log(r, "load-model", "%s", err->text);
+    if (!rc)
+        rc = sup_run_fetch_checkpoints(r, ret_code, err);
     if (!rc)
         rc = fetch_data(r, ret_code, err);
     return rc;

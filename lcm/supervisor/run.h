@@ -22,6 +22,7 @@ typedef struct sup_run {
     pst_objects *objects;
     pst_client *client;           /* NULL in tests: no topic data, no model registration, no built-in learner */
     const pst_settings *settings; /* NULL in tests */
+    int store_patience_ms;        /* how long an object store may stay away; 0 = the defaults of stores.c. For tests */
 } sup_run;
 
 /* Reads spec.json and the manifest in it, makes the folders that need nothing from outside. */
@@ -71,7 +72,10 @@ int sup_run_store_model(sup_run *r, pst_err *err);
 /* The whole sequence: STARTED … EXITED; of a run whose model was being registered, the rest from there. Returns 0 once the end was published,
  * PST_ESTOPPED when it is left to the next supervisor. */
 int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err);
-/* The last part of it: exit.json is there; everything spooled and the end are published. Told to stop: PST_ESTOPPED. */
+/* The last part of it: exit.json is there; results go where the manifest says, everything spooled and the end are published. Told to stop:
+ * PST_ESTOPPED. */
+int sup_finish(sup_run *r, pst_err *err);
+/* The same of a run whose manifest cannot be read: nothing but the publishing. */
 int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err);
 
 #endif

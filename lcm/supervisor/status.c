@@ -71,7 +71,7 @@ static const char *waits_for(const sup_status *s)
         return s->learner.stopping || s->learner.leader_gone ? "all that the command started to end, or the grace time to be over"
                                                              : "the command to end, or to be stopped";
     case SUP_PHASE_STORING: return "the model to be registered";
-    case SUP_PHASE_PUBLISHING: return "Kafka to acknowledge what is left";
+    case SUP_PHASE_PUBLISHING: return "results to be stored, and Kafka to acknowledge what is left";
     }
     return "";
 }

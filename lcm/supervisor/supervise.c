@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/retry.h"
 #include "common/base/stop.h"
-#include "lcm/supervisor/run.h"
+#include "lcm/supervisor/stores.h"
 #include "schemas/avro.h"
 
 #include <signal.h>
@@ -178,16 +178,11 @@ int sup_publish(const char *run_dir, sup_outlet *outlet, pst_err *err)
     return rc < 0 ? rc : pst_rundir_published_mark(run_dir, err);
 }
 
-int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
+/* The disk may be full just now: without this record nobody may say that it ended, so it is tried until it is there. Not pst_retry(): the
+ * request to stop that ended the learner is no reason to give this up. */
+static int write_exit(sup_run *r, const pst_rundir_exit *x, pst_err *err)
 {
-    pst_rundir_exit x = {.has_exit_code = true};
-    int rc = pst_rundir_registering(r->dir) ? store(r, &x) : work(r, limits, &x);
-    if (rc < 0)
-        return rc;
-    x.time_us = pst_now_us();
-    /* The disk may be full just now: without this record nobody may say that it ended, so it is tried until it is there. Not pst_retry(): the
-     * request to stop that ended the learner is no reason to give this up. */
-    while (pst_rundir_exit_write(r->dir, &x, err) < 0) {
+    while (pst_rundir_exit_write(r->dir, x, err) < 0) {
         pst_log_err("supervisor", err);
         sup_status_trouble(r->status, err);
         if (pst_stop_forced())
@@ -195,7 +190,33 @@ int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
         pst_err_clear(err);
         pst_sleep_ms(DISK_WAIT_MS);
     }
+    return 0;
+}
+
+/* Of a lost run the LCM has told the end already; its results are put all the same. */
+int sup_finish(sup_run *r, pst_err *err)
+{
+    pst_rundir_exit x;
+    bool changed = false;
+    int rc = pst_rundir_exit_read(r->dir, &x, err);
+    if (!rc && !pst_rundir_published(r->dir))
+        rc = sup_run_put_results(r, &x, &changed, err);
+    if (!rc && changed)
+        rc = write_exit(r, &x, err);
+    return rc < 0 ? rc : sup_publish(r->dir, r->outlet, err);
+}
+
+int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
+{
+    pst_rundir_exit x = {.has_exit_code = true};
+    int rc = pst_rundir_registering(r->dir) ? store(r, &x) : work(r, limits, &x);
+    if (rc < 0)
+        return rc;
+    x.time_us = pst_now_us();
+    rc = write_exit(r, &x, err);
+    if (rc < 0)
+        return rc;
     sup_status_phase(r->status, SUP_PHASE_PUBLISHING);
     pst_stop_reset(); /* the signal that ended the learner must not end the publishing; a further one does */
-    return sup_publish(r->dir, r->outlet, err);
+    return sup_finish(r, err);
 }

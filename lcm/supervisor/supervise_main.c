@@ -73,20 +73,24 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
     if (rc < 0)
         goto out;
     sup_status_outlet(status, outlet);
-    if (pst_rundir_exit_read(o->run_dir, &x, NULL) == PST_ENOTFOUND) { /* all of it, or the rest from the model on */
-        if (pst_objects_open(settings->objects.value, &objects, &why) < 0) {
+    bool ended = pst_rundir_exit_read(o->run_dir, &x, NULL) != PST_ENOTFOUND; /* else all of it, or the rest from the model on */
+    if (pst_objects_open(settings->objects.value, &objects, &why) < 0) {
+        if (!ended)
             end_unbegun(o->run_dir, "S301", &why);
-        } else if (sup_run_open(o->run_dir, &run, &why) < 0) {
+    } else if (sup_run_open(o->run_dir, &run, &why) < 0) {
+        if (!ended)
             end_unbegun(o->run_dir, why.cls == PST_CLASS_DATA ? "C101" : "S104", &why);
-        } else {
-            run.status = status;
-            run.outlet = outlet;
-            run.objects = objects;
-            run.client = client;
-            run.settings = settings;
-            rc = sup_supervise(&run, &(sup_output_limits){.lines_per_s = o->lines_per_s, .bytes_per_s = (double)o->bytes_per_s}, err);
-            goto out;
-        }
+    } else {
+        run.status = status;
+        run.outlet = outlet;
+        run.objects = objects;
+        run.client = client;
+        run.settings = settings;
+        if (ended)
+            sup_status_phase(status, SUP_PHASE_PUBLISHING);
+        rc = ended ? sup_finish(&run, err)
+                   : sup_supervise(&run, &(sup_output_limits){.lines_per_s = o->lines_per_s, .bytes_per_s = (double)o->bytes_per_s}, err);
+        goto out;
     }
     sup_status_phase(status, SUP_PHASE_PUBLISHING);
     rc = sup_publish(o->run_dir, outlet, err);

@@ -4,3 +4,5 @@ pst_test(archive SOURCES unit/test_archive.c LIBS pst_objects PkgConfig::ARCHIVE
 pst_test(rundir SOURCES unit/test_rundir.c LIBS pst_objects)
 pst_test(members SOURCES unit/test_members.c LIBS pst_objects)
 pst_fuzz(archive SOURCES fuzz/fuzz_archive.c LIBS pst_objects)
+pst_test(s3 SOURCES unit/test_s3.c unit/s3_server.c LIBS pst_objects LABELS unit threads)
+pst_fuzz(s3_xml SOURCES fuzz/fuzz_s3_xml.c LIBS pst_objects)

@@ -131,6 +131,7 @@ void world_run(world *w, const char *command, const char *extra, const sup_outpu
     r.outlet = world_outlet(w);
     r.objects = w->objects;
     r.status = w->status;
+    r.store_patience_ms = w->store_patience_ms;
     sup_status_outlet(w->status, r.outlet);
     if (sup_supervise(&r, limits, &err) < 0)
         fail_msg("%s", err.text);

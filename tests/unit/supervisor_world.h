@@ -20,6 +20,7 @@ typedef struct world {
     pst_rundir_spec spec;
     sup_outlet *outlet;
     sup_status *status; /* NULL, or a test's */
+    int store_patience_ms;
     /* what came out */
     pst_process_report reports[32];
     pst_log_line *lines;

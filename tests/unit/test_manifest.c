@@ -262,11 +262,46 @@ static void test_manifest_what_is_not_supported_is_warned_of(void **state)
     parsed_done(&p);
 }
 
+/* A bucket: what is missing of its connection, or no bucket's name, is FfDL's C103, by field, and no secret is shown. */
+static void test_manifest_a_bucket_needs_address_and_keys(void **state)
+{
+    static const char *const types[] = {"mount_cos", "s3_datastore", "s3"};
+    static const struct {
+        const char *rest, *field; /* NULL: nothing is wrong */
+    } rows[] = {
+        {"training_data: {container: tf_Data}, connection: {auth_url: \"http://h:1\", user_name: u, password: sesame, region: r}", NULL},
+        {"training_results: {container: out}, connection: {auth_url: \"https://h\", user_name: u, password: sesame}", NULL},
+        {"training_data: {container: b}, connection: {auth_url: h, user_name: u, password: sesame}", "data_stores[0].connection.auth_url"},
+        {"training_data: {container: b}, connection: {auth_url: \"http://h\", password: sesame}", "data_stores[0].connection.user_name"},
+        {"training_data: {container: b}, connection: {auth_url: \"http://h\", user_name: u}", "data_stores[0].connection.password"},
+        {"training_data: {container: b/c}, connection: {auth_url: \"http://h\", user_name: u, password: sesame}",
+         "data_stores[0].training_data.container"},
+        {"connection: {auth_url: \"http://h\", user_name: u, password: sesame}", "data_stores[0].training_data.container"}};
+    for (size_t i = 0; i < 3 * sizeof rows / sizeof *rows; i++) {
+        const char *field = rows[i / 3].field;
+        char *yaml = pst_sprintf("name: a\nframework: {name: custom, version: 1, command: x}\ndata_stores:\n  - {id: s, type: %s, %s}\n",
+                                 types[i % 3], rows[i / 3].rest);
+        parsed p = parse(yaml);
+        assert_int_equal(p.rc, 0);
+        assert_true(p.m.stores[0].s3);
+        const char *code = pst_manifest_check_served(&p.m, &p.errors);
+        assert_int_equal(p.errors.n, field != NULL);
+        if (field) {
+            assert_string_equal(code, "C103");
+            assert_non_null(about(&p.errors, field));
+            assert_null(strstr(about(&p.errors, field)->text, "sesame"));
+        } else {
+            assert_null(code);
+        }
+        parsed_done(&p);
+        free(yaml);
+    }
+}
+
 /* What FfDL knows and this platform does not have is refused by the Trainer, by type and line, before anything runs on an empty folder. */
 static void test_manifest_what_cannot_be_had_here_is_refused(void **state)
 {
-    static const char *const types[] = {"mount_cos",       "s3_datastore",          "s3",
-                                        "swift_datastore", "softlayer_objectstore", "bluemix_objectstore"};
+    static const char *const types[] = {"swift_datastore", "softlayer_objectstore", "bluemix_objectstore"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         char yaml[500];
         snprintf(yaml, sizeof yaml,
@@ -457,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_manifest_silent_fields_take_defaults),
         cmocka_unit_test(test_manifest_every_violation_is_listed),
         cmocka_unit_test(test_manifest_memory_grammar),
+        cmocka_unit_test(test_manifest_a_bucket_needs_address_and_keys),
         cmocka_unit_test(test_manifest_what_cannot_be_had_here_is_refused),
         cmocka_unit_test(test_manifest_own_keys_are_checked_with_their_lines),
         cmocka_unit_test(test_manifest_what_is_not_supported_is_warned_of),

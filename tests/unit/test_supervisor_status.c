@@ -36,7 +36,7 @@ static void test_status_names_the_run_its_phase_and_what_it_waits_for(void **sta
 {
     world *w = *state;
     static const char *const phases[] = {"STARTING", "DOWNLOADING", "RUNNING", "STORING", "PUBLISHING"};
-    static const char *const waits[] = {"settings", "code and data", "the command to be started", "the model", "Kafka"};
+    static const char *const waits[] = {"settings", "code and data", "the command to be started", "the model", "results"};
     sup_status *s = opened(w);
     for (int phase = 0; phase < 5; phase++) {
         if (phase)

@@ -1,0 +1,161 @@
+/* test_supervisor_stores.c - whole runs with a bucket: hostile keys stay where they belong, and a store that refuses or is away becomes a sentence in
+ * the job's end, with the files still there. */
+#include "common/base/fs.h"
+#include "common/base/stop.h"
+
+#include "s3_server.h"
+#include "supervisor_world.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECRET "sesame-sesame"
+
+/* As a bucket of odd keys: each object is its own name. Takes what is put, refuses it, or is away. */
+typedef struct bucket {
+    enum { TAKES, REFUSES, AWAY } puts;
+    const char *const *keys;
+    size_t n;
+    pst_buf put; /* the names, a line each */
+} bucket;
+
+static void serve(s3_server *s, int n, const char *method, const char *target, const char *headers, const pst_buf *body, pst_buf *out)
+{
+    bucket *b = s->arg;
+    if (!strcmp(method, "PUT") && b->puts == TAKES) {
+        pst_buf_printf(&b->put, "%s\n", target);
+        s3_say(out, "200", "", "", 0, -1);
+    } else if (!strcmp(method, "PUT")) {
+        s3_say(out, b->puts == AWAY ? "503" : "403", "", "", 0, -1);
+    } else if (!strcmp(method, "HEAD")) {
+        s3_say(out, "404", "", "", 0, -1);
+    } else if (strstr(target, "list-type")) {
+        s3_say_list(out, b->keys, b->n, 4, NULL);
+    } else {
+        s3_say(out, "200", "", "data", 4, -1);
+    }
+}
+
+static char *store_of(const s3_server *s, const char *more)
+{
+    return pst_sprintf(
+        "data_stores:\n  - {id: s, type: mount_cos, training_data: {container: in_Data}, %sconnection: {auth_url: \"%s\", user_name: "
+        "user-key, password: " SECRET "}}\n",
+        more, s->url);
+}
+
+static void check_no_secret(const world *w)
+{
+    for (size_t i = 0; i < w->n_lines; i++) {
+        assert_null(strstr(w->lines[i].text, SECRET));
+        assert_null(strstr(w->lines[i].text, "user-key"));
+    }
+    for (size_t i = 0; i < w->n_reports; i++)
+        assert_true(!w->reports[i].reason || !strstr(w->reports[i].reason, SECRET));
+}
+
+static void test_stores_hostile_keys_leave_no_file_outside(void **state)
+{
+    world *w = *state;
+    static const char *const keys[] = {"good.csv",  "../../escape", "/tmp/penstock-unit-escape", "a", "a!", "a/b", "x//y", "n/../../../out",
+                                       "&#10;line", "dir/"};
+    bucket b = {.keys = keys, .n = sizeof keys / sizeof *keys};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "");
+    world_run(w, "cd $DATA_DIR; find . | LC_ALL=C sort > $RESULT_DIR/found; find $JOB_STATE_DIR/../../.. -name '*escape*' -o -name out",
+              extra, NULL);
+    assert_true(world_end(w)->has_exit_code && world_end(w)->exit_code == 0);
+    char *found = pst_fs_join(w->dir, "jobs/training-unit/results/found");
+    pst_buf text = {0};
+    assert_int_equal(pst_fs_read(found, 4096, &text, NULL), 0);
+    assert_string_equal(text.data, ".\n./\n./a\n./a!\n./a/b\n./dir\n./good.csv\nline\n");
+    assert_null(world_line(w, "/")); /* nothing of theirs lies about */
+    assert_true(access("/tmp/penstock-unit-escape", F_OK) < 0);
+    assert_non_null(world_line(w, "left out: a:"));
+    assert_non_null(world_line(w, "left out: ../../escape:"));
+    check_no_secret(w);
+    pst_buf_done(&text);
+    free(found);
+    free(extra);
+    s3_server_stop(&server);
+}
+
+static void test_stores_results_have_ffdl_names_whatever_the_end(void **state)
+{
+    world *w = *state;
+    bucket b = {.keys = (const char *[]){"x"}, .n = 1};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "training_results: {container: Out_1}, ");
+    world_run(w, "echo 1 > \"$RESULT_DIR/a b+é\"; echo 2 > $CHECKPOINT_DIR/c; ln -s /etc/passwd $RESULT_DIR/link; exit 3", extra, NULL);
+    const pst_process_report *x = world_end(w);
+    assert_true(x->exit_code == 3 && !strcmp(x->reason_code, "C201"));
+    static const char *const names[] = {"/Out_1/training-unit/a%20b%2B%C3%A9\n", "/Out_1/training-unit/_wml_checkpoints/c\n",
+                                        "/Out_1/training-unit/learner-1/training-log.txt\n",
+                                        "/Out_1/training-unit/learner-1/load-data.log\n"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_non_null(strstr(b.put.data, names[i]));
+    assert_null(strstr(b.put.data, "link"));
+    check_no_secret(w);
+    pst_buf_done(&b.put);
+    free(extra);
+    s3_server_stop(&server);
+}
+
+static void test_stores_results_that_cannot_be_put_stay_and_are_named(void **state)
+{
+    world *w = *state;
+    static const int how[] = {REFUSES, AWAY};
+    for (int i = 0; i < 2; i++) {
+        bucket b = {.keys = (const char *[]){"x"}, .n = 1, .puts = how[i]};
+        s3_server server;
+        s3_server_start(&server, serve, &b);
+        char *extra = store_of(&server, "training_results: {container: Out_1}, ");
+        w->store_patience_ms = 1500;
+        w->n_reports = 0;
+        world_run(w, "echo 1 > $RESULT_DIR/kept", extra, NULL);
+        const pst_process_report *x = world_end(w);
+        assert_false(x->has_exit_code);
+        assert_string_equal(x->reason_code, "S303");
+        assert_non_null(strstr(x->reason, "Out_1"));
+        assert_non_null(strstr(x->reason, i ? "503" : "403"));
+        char *kept = pst_fs_join(w->dir, "jobs/training-unit/results/kept"), *place = pst_fs_join(w->dir, "jobs/training-unit/results");
+        assert_non_null(strstr(x->reason, place));
+        assert_true(pst_fs_exists(kept));
+        check_no_secret(w);
+        free(place);
+        free(kept);
+        free(extra);
+        s3_server_stop(&server);
+        world_again(w);
+    }
+}
+
+static void test_stores_data_that_are_refused_end_the_run_with_ffdl_code(void **state)
+{
+    world *w = *state;
+    bucket b = {.n = 0};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "");
+    s3_server_stop(&server); /* nobody listens */
+    w->store_patience_ms = 500;
+    world_run(w, "echo ran", extra, NULL);
+    assert_string_equal(world_end(w)->reason_code, "S302");
+    assert_null(world_line(w, "ran"));
+    check_no_secret(w);
+    free(extra);
+}
+
+int main(void)
+{
+    pst_stop_install();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_stores_hostile_keys_leave_no_file_outside, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_results_have_ffdl_names_whatever_the_end, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_results_that_cannot_be_put_stay_and_are_named, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_data_that_are_refused_end_the_run_with_ffdl_code, world_setup, world_teardown)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
