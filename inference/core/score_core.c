@@ -342,16 +342,26 @@ static void judge(pst_score_core *c, pst_fate *f)
         bad(c, f, "INFER", PST_REASON_NON_FINITE, "the score is NaN or infinite and score.non_finite is dead_letter");
 }
 
-int pst_score_core_run(pst_score_core *c, pst_err *err)
+void pst_score_core_decode(pst_score_core *c)
 {
     for (size_t i = 0; i < c->n; i++)
         decode(c, &c->fates[i]);
+}
+
+int pst_score_core_infer(pst_score_core *c, pst_err *err)
+{
     int rc = infer_all(c, err);
     for (size_t i = 0; rc == 0 && i < c->n; i++) {
         judge(c, &c->fates[i]);
         PST_ASSERT(c->fates[i].kind != PST_FATE_OPEN);
     }
     return rc;
+}
+
+int pst_score_core_run(pst_score_core *c, pst_err *err)
+{
+    pst_score_core_decode(c);
+    return pst_score_core_infer(c, err);
 }
 
 /* ---- the finish: scores → bytes -------------------------------------------------------------------------------------------- */

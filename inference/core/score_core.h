@@ -108,6 +108,9 @@ void pst_score_core_no_output(pst_score_core *c, int32_t id, bool shadow, const 
 /* Decodes and scores what was taken. < 0: PST_ESTATE the model fails on every record (class RETRY: another model may cure it), PST_ESTOPPED;
  * the fates are void then. */
 int pst_score_core_run(pst_score_core *c, pst_err *err);
+/* Its two halves, for who measures them: rows of records, and scores of rows. */
+void pst_score_core_decode(pst_score_core *c);
+int pst_score_core_infer(pst_score_core *c, pst_err *err);
 /* Encodes: every SCORED record has its bytes, and those of its shadow, afterwards, or is BAD. */
 void pst_score_core_finish(pst_score_core *c, int64_t now_us);
 /* Borrowed until the next begin, as all below. */

@@ -48,6 +48,7 @@ typedef struct replay {
     int64_t records, dead, matching, before, done;
     size_t left;
     bool counting;
+    pst_err refused; /* the first target that may not be looked at */
     pst_header_room room;
     pst_buf from, count, key, value;
 } replay;
@@ -84,6 +85,8 @@ static int judge(replay *r, const char *topic, target *t, pst_err *err)
         return 0;
     int rc = pst_admin_topic(r->v->client->bus, topic, &info, LOOK_MS, &e);
     t->partitions = info.partitions;
+    if (rc == PST_EAUTH && !r->refused.code)
+        r->refused = e;
     pst_topic_info_done(&info);
     if (rc == PST_ENOTFOUND || rc == PST_EAUTH)
         snprintf(t->why, sizeof t->why, "%s", rc == PST_EAUTH ? "you may not look at it" : "there is no such topic, or you may not see it");
@@ -396,6 +399,10 @@ static int replay_topic(replay *r, pst_err *err)
     }
     if (!rc && r->v->settings.json)
         print_json(r);
+    if (!rc && !going && r->refused.code) { /* not a few letters of many: nothing may be put back by this user */
+        *err = r->refused;
+        rc = err->code;
+    }
     return rc;
 }
 

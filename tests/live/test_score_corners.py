@@ -357,7 +357,35 @@ def test_avro_and_json_in_one_input(p):
         check(heads == {("DECODE", "bad-envelope")}, f"{form}: {heads}")
 
 
-TESTS = [test_avro_and_json_in_one_input, test_versions_are_told_anew_where_a_partition_was_away, test_a_record_that_computes_for_long_among_quick_ones,
+def test_a_bench_of_its_own_records(p):
+    """`score bench` takes the topic's own records, or a file's; it says how many differ and how many cannot be scored, and leaves nothing behind."""
+    path = p.pipeline("bench", f"model: {{file: {p.dir}/line.onnx}}\nfeatures: [a, b]\n")
+    r = p.cli("score", "bench", "-c", path, "--seconds", 1, ok=False)
+    check(r.returncode == 4 and "holds no record" in r.stderr, f"of an empty topic: {r}")
+    p.send("bench", range(300), value=lambda i: p.encode(p.sid, {"id": i % 250, "a": float(i % 250), "b": 1.0}) if i % 250 % 50 else b"\x00\x00\x00\x27\x0fgone" + b"%d" % (i % 250))
+    before = sorted(p.producer().list_topics(timeout=30).topics)
+    r = p.cli("score", "bench", "-c", path, "--seconds", 1, "--batch", "64,1,1000", "--json", ok=False)
+    rows = [json.loads(l) for l in r.stdout.splitlines()]
+    check(r.returncode == 3 and [x["batch"] for x in rows] == [1, 64, 300] and "250 different records are few" in r.stderr, f"bench: {r}")
+    for x in rows:
+        parts = x["cpu_us_per_record"]
+        check((x["records"], x["distinct"], x["not_scored"], x["verified"]) == (300, 250, 6, True), f"what it measured with: {x}")
+        check(x["records_per_second"] > 100 and 0 < x["p50_us"] <= x["p99_us"] and x["rss_bytes"] > 1 << 20, f"figures: {x}")
+        check(0.2 * parts["total"] < sum(parts[k] for k in ("take", "decode", "model", "encode")) < 5 * parts["total"], f"the stages are not the whole: {x}")
+    check(sorted(p.producer().list_topics(timeout=30).topics) == before and not p.read("bench.scores"), "it wrote something")
+    lines = p.dir / "bench.jsonl"
+    lines.write_text("".join(json.dumps({"a": i, "b": "x" if i == 7 else 1}) + "\n" for i in range(1200)))
+    r = p.cli("score", "bench", "-c", path, "--in", lines, "--seconds", 1, "--batch", "100", ok=False)
+    check(r.returncode == 3 and "1200 of them different, 1 not scored" in r.stderr and "are few" not in r.stderr, f"of a file: {r}")
+    r = p.cli("score", "bench", "-c", path, "--in", lines, "--records", 1, "--seconds", 1, "--json")
+    check([json.loads(l)["batch"] for l in r.stdout.splitlines()] == [1], f"of one record: {r}")
+    for args, status, word in ((("--batch", "0"), 2, "--batch"), (("--batch", "1,x"), 2, "--batch"), (("--batch", ""), 2, "--batch"), (("--in", "/nowhere"), 2, "nowhere"), (("--in", path), 2, "JSON lines"),
+                               (("--seconds", "0"), 2, "seconds")):
+        r = p.cli("score", "bench", "-c", path, *args, ok=False)
+        check(r.returncode == status and word in r.stderr, f"bench {args}: {r}")
+
+
+TESTS = [test_a_bench_of_its_own_records, test_avro_and_json_in_one_input, test_versions_are_told_anew_where_a_partition_was_away, test_a_record_that_computes_for_long_among_quick_ones,
          test_a_start_at_a_time_outlasts_a_kill_and_growth, test_a_pause_ends_with_its_cure_for_two_scorers,
          test_an_alias_moved_from_the_end_is_replayed_alike, test_a_worker_that_comes_back_after_a_move_is_replayed_alike, test_a_model_slower_than_its_transaction_and_its_poll_interval]
 with Bench() as p:
