@@ -14,6 +14,8 @@ static void check_learn(const pst_manifest *m, pst_complaints *errors)
 
 static const pst_framework table[] = {
     {.name = "native", .verb = "learn", .settings = "learner", .reads_topics = true, .check = check_learn},
+    {.name = "horovod", .needs_version = true, .needs_command = true, .by_mpirun = true},
+    {.name = "pytorchmpi", .needs_version = true, .needs_command = true, .by_mpirun = true},
     {.needs_version = true, .needs_command = true},
 };
 enum { ROWS = sizeof table / sizeof *table };

@@ -10,6 +10,7 @@ typedef struct pst_framework {
         *verb; /* of our own program that runs it and gets the platform's settings; NULL: the command of the manifest, which gets none */
     const char *settings; /* its key under `penstock`; NULL = none */
     bool needs_version, needs_command;
+    bool by_mpirun;                                               /* the first learner runs the command of all, under mpirun */
     bool reads_topics;                                            /* itself: a range of a topic is not copied into DATA_DIR */
     void (*check)(const pst_manifest *m, pst_complaints *errors); /* settings with which it can never run; NULL = nothing to check */
 } pst_framework;

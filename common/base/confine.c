@@ -29,6 +29,7 @@
 #define LL_MAKE_BLOCK   (1ull << 11)
 #define LL_REFER        (1ull << 13)
 #define LL_SCOPE_SIGNAL (1ull << 1)
+#define HOSTS           "/etc/hosts"
 #define LL_RULE_PATH    1
 #define LL_VERSION      1u
 typedef struct landlock_attr {
@@ -162,10 +163,17 @@ static int close_all_but(const pst_confine_spec *w)
     return e == ENOSYS ? 0 : e;
 }
 
+/* Over the host's file, which nobody changes: names are looked up there by every program, whatever C library it has. */
+static int put_hosts(int tree)
+{
+    int e = pst_confine_set(tree, "", PST_CONFINE_RDONLY);
+    return e ? e : pst_confine_put(tree, HOSTS, false);
+}
+
 static int arrange_folders(const pst_confine *c, bool sandbox)
 {
     const pst_confine_spec *w = &c->spec;
-    int tree[PST_CONFINE_PATHS], e = 0;
+    int tree[PST_CONFINE_PATHS], e = 0, hosts = -1;
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0) /* what the host mounts later is seen, what we do stays here */
         return errno;
     if (c->can & PST_CAN_DEVICES)
@@ -173,6 +181,8 @@ static int arrange_folders(const pst_confine *c, bool sandbox)
     for (int i = 0; i < w->n_keep && !e; i++)
         if ((tree[i] = pst_confine_take(w->keep[i])) < 0)
             e = errno;
+    if (w->hosts && !e && (hosts = pst_confine_take(w->hosts)) < 0)
+        e = errno;
     if (sandbox && !e)
         e = pst_confine_set(-1, "/", PST_CONFINE_RDONLY);
     else if (w->n_open && !e)
@@ -185,6 +195,8 @@ static int arrange_folders(const pst_confine *c, bool sandbox)
         e = mask(w->mask[i]);
     if (!e)
         e = put_back(w, tree);
+    if (hosts >= 0 && !e)
+        e = put_hosts(hosts);
     for (int i = 0; i < w->n_hide && !e; i++)
         if (!is_temporary(w->hide[i]) && mount("none", w->hide[i], NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
             e = errno;
@@ -309,7 +321,7 @@ int pst_confine_enter(pst_confine *c)
     } else if (!e && c->can & PST_CAN_MOUNTS) {
         c->step = "hiding the platform's folders";
         e = arrange_folders(c, false);
-        if (!e && c->uid == 0)
+        if (!e && c->uid == 0 && c->can & PST_CAN_NO_NEW_PRIVS)
             guard_switches();
         if (!e)
             e = own_root(c);
@@ -343,6 +355,8 @@ static bool goes_through(unsigned can)
     pst_confine c = {.can = can, .uid = geteuid(), .gid = getegid(), .spec = {.hide = {dir}, .n_hide = made}};
     if (can & PST_CAN_SANDBOX && c.uid == 0)
         c.spec.user = PST_CONFINE_USERS;
+    if (can & PST_CAN_HOSTS)
+        c.spec.hosts = HOSTS;
     if (can & PST_CAN_DEVICES)
         pst_confine_devices_plan(&c.devices);
     if (can & PST_CAN_ROOT)
@@ -378,6 +392,8 @@ static void look(void)
         found |= PST_CAN_DEVICES;
     if (found & PST_CAN_MOUNTS && goes_through(found | PST_CAN_ROOT))
         found |= PST_CAN_ROOT;
+    if (found & PST_CAN_MOUNTS && goes_through(found | PST_CAN_HOSTS))
+        found |= PST_CAN_HOSTS;
     if (found & PST_CAN_MOUNTS && goes_through(found | PST_CAN_SANDBOX))
         found |= PST_CAN_SANDBOX;
 }
@@ -411,6 +427,7 @@ void pst_confine_words(unsigned can, char *ret, size_t size)
                  {PST_CAN_MOUNTS, "the platform's folders hidden"},
                  {PST_CAN_DEVICES, "a /dev without disks and consoles"},
                  {PST_CAN_ROOT, "/job"},
+                 {PST_CAN_HOSTS, "names of a job's learners"},
                  {PST_CAN_SANDBOX, "sandbox on demand"}};
     size_t at = 0;
     *ret = 0;
@@ -468,6 +485,7 @@ void pst_confine_plan(unsigned can, const pst_confine_spec *spec, pst_confine *r
     if (mounts && can & PST_CAN_ROOT)
         pst_confine_root_plan(spec->job, &c.root);
     c.spec.job = NULL;
+    c.spec.hosts = mounts && can & PST_CAN_HOSTS && spec->hosts ? pst_strdup(spec->hosts) : NULL;
     *ret = c;
 }
 
@@ -483,6 +501,7 @@ void pst_confine_done(pst_confine *c)
         free((char *)c->spec.fix[i]);
     for (int i = 0; i < c->spec.n_open; i++)
         free((char *)c->spec.open[i]);
+    free((char *)c->spec.hosts);
     pst_confine_devices_done(&c->devices);
     pst_confine_root_done(&c->root);
     memset(&c->spec, 0, sizeof c->spec);

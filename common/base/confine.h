@@ -25,6 +25,7 @@ enum {                            /* what a host lets us do */
        PST_CAN_MOUNTS = 8,        /* folders of its own: as root, or in a user namespace */
        PST_CAN_DEVICES = 32,      /* a /dev of its own: see confine_dev.h */
        PST_CAN_ROOT = 64,         /* a root folder of its own, with /job: see confine_root.h */
+       PST_CAN_HOSTS = 128,       /* an /etc/hosts of its own */
        PST_CAN_SANDBOX = 16       /* all of it, and processes, a user (as root) and temporary folders of its own, nothing else writable */
 };
 
@@ -47,6 +48,7 @@ typedef struct pst_confine_spec {
     int n_fix;
     int n_open;
     const char *job;        /* what is at /job; NULL = nothing */
+    const char *hosts;      /* the file that is seen as /etc/hosts; NULL = the host's */
     uid_t user;             /* sandbox, as root: whose the command is; 0 = ours */
     int grace_ms;           /* sandbox: for what outlives the command */
     int64_t file_bytes_max; /* RLIMIT_FSIZE; 0 = none */

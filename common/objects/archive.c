@@ -119,8 +119,9 @@ typedef struct budget {
 static int write_file(struct archive *a, struct archive_entry *entry, int root, const char *path, budget *b, pst_err *err)
 {
     PST_ASSERT(root >= 0 && *path && *path != '/');
-    mode_t mode = archive_entry_perm(entry) & 0111 ? 0700 : 0600;
-    int fd = pst_fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    /* Whatever the archive says its owner may read, write and run each file: FfDL makes code so (chmod -R 777), and commands like
+     * ./launcher.py rest on it. */
+    int fd = pst_fs_open_beneath(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0700);
     if (fd < 0)
         return errno == EEXIST ? refuse(err, path, "it is there twice") : pst_err_sys(err, errno, "cannot write archive entry %s", path);
     char *chunk = pst_alloc(CHUNK);

@@ -34,7 +34,7 @@ int pst_objects_expire(pst_objects *o, const char *key, int64_t before_us, bool 
 void pst_objects_expire_drafts(pst_objects *o, int64_t before_us);
 
 /* Archives of users (zip, tar, tar.gz by libarchive) are hostile: unpacks beneath dir only (openat2), no links out, no devices,
- * limits on entries (20,000), bytes (4 GiB) and depth (32). */
+ * limits on entries (20,000), bytes (4 GiB) and depth (32). Each file may be run. */
 int pst_archive_unpack(const void *data, size_t len, const char *dir, pst_err *err);
 /* Zips a folder (or copies a file that is an archive already) for submission: sorted names, regular files only, `.git` left out. */
 int pst_archive_pack(const char *path, size_t bytes_max, pst_buf *ret_zip, char ret_media_type[32], pst_err *err);

@@ -3,12 +3,14 @@
  *     <state-dir>/jobs/<training_id>/checkpoints/            CHECKPOINT_DIR, outlives a generation
  *                                    results/                RESULT_DIR, shared by the job's learners
  *                                    gen-<g>/intent.json     written and fsynced before anything starts
- *                                            job/            JOB_STATE_DIR, shared by the generation's learners (logs/ below it)
+ *                                            members.json    who belongs to it, and where each is (common/objects/members.h)
+ *                                            job/            JOB_DIR, JOB_STATE_DIR, shared by the generation's learners (logs/ below it)
  *                                            <process>/      the run dir of one process:
  *        lock             flock of its one supervisor           spec.json        what to run
  *        supervisor.json  pid, start time, boot, learner        stop.json        why it is being stopped (written before the signal)
  *        code/ data/      what the learner gets                 spool-*          output waiting for the broker
- *        cgroup           control groups of the learner
+ *        cgroup           control groups of the learner         reachable.json   its address and ports, for the others on its host
+ *        gang/            hosts, hostfile: what the learner may read of the others
  *        exit.json        how it ended (fsynced before it is reported)  published    that EXITED was acknowledged
  *        registering      its command is done, by itself and with 0, and its model may stand on the topic: from here on only forward
  *

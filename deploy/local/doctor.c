@@ -242,6 +242,9 @@ static void check_isolation(doctor *d)
     unsigned all = PST_CAN_NO_NEW_PRIVS | PST_CAN_LANDLOCK | PST_CAN_MOUNTS;
     tell(d, (can & all) == all ? OK : WARN, "isolation", found,
          "a job here can read more than its own folders; run only your own, or allow Landlock and user namespaces");
+    if (!(can & PST_CAN_HOSTS))
+        tell(d, WARN, "gangs", "a job's learners cannot have an /etc/hosts of their own: FfDL's names of learners do not resolve in them",
+             "use TF_CONFIG, MASTER_ADDR or the file PENSTOCK_HOSTS, or allow user namespaces (sysctl user.max_user_namespaces)");
     if (geteuid() == 0)
         tell(d, WARN, "user",
              "the platform runs as root, and so does each job that asks for no sandbox; it writes its own and temporary folders",

@@ -9,6 +9,7 @@
 #include "common/base/proc.h"
 #include "common/base/proc_tree.h"
 #include "common/base/program.h"
+#include "lcm/supervisor/mpi.h"
 #include "schemas/job_state.h"
 
 #include <dirent.h>
@@ -193,10 +194,13 @@ static void plan(const sup_run *r, unsigned can, sup_box *b)
                    : 6;
     for (size_t i = 0; i < n; i++)
         w.keep[w.n_keep++] = keep[i];
+    w.keep[w.n_keep++] = r->gang.dir;
+    w.hosts = r->gang.hosts;
     char *closed = NULL, *store[3] = {NULL}, *self = pst_proc_self(), *main_program = NULL;
     pst_program_find("penstock", &main_program, NULL);
     w.job = r->job_state_dir; /* which scripts of FfDL call so */
     mask_services(&w);
+    mask_path(&w, "/run/nscd"); /* it would answer by the host's own list of names */
     mask_platform(r, &w, store);
     fix_system(&w, self, main_program);
     if (b->level == PST_ISOLATION_SANDBOX) {
@@ -220,6 +224,15 @@ static void plan(const sup_run *r, unsigned can, sup_box *b)
     free(closed);
 }
 
+/* Nothing is taken from it, but the other learners' names are seen: mounts of its own do that without any other difference, as root. Anybody else
+ * would need a user namespace, in which sudo and the like end. */
+static void plan_names(const sup_run *r, sup_box *b)
+{
+    unsigned can = geteuid() == 0 && !r->manifest.native ? pst_confine_probe() : 0;
+    if (can & PST_CAN_HOSTS)
+        pst_confine_plan(PST_CAN_MOUNTS | PST_CAN_HOSTS, &(pst_confine_spec){.hosts = r->gang.hosts}, &b->confine);
+}
+
 int sup_box_open(const sup_run *r, sup_box *ret_box, pst_err *err)
 {
     sup_box b = {.level = PST_ISOLATION_NONE};
@@ -227,12 +240,14 @@ int sup_box_open(const sup_run *r, sup_box *ret_box, pst_err *err)
     int rc = choose_level(r, can, &b.level, err);
     if (rc < 0)
         return rc;
+    if (b.level == PST_ISOLATION_NONE)
+        plan_names(r, &b);
     pst_rundir_cgroup_make(r->dir, &b.group);
     if (b.level != PST_ISOLATION_NONE) {
-        b.memory_bytes = r->manifest.memory_bytes;
+        double cpus;
+        sup_mpi_sizes(r, &cpus, &b.memory_bytes);
         b.storage_bytes = r->manifest.storage_bytes;
-        pst_cgroup_limit(
-            &b.group, &(pst_cgroup_limits){.memory_bytes = b.memory_bytes, .processes = PST_BOX_PROCESSES_MAX, .cpus = r->manifest.cpus});
+        pst_cgroup_limit(&b.group, &(pst_cgroup_limits){.memory_bytes = b.memory_bytes, .processes = PST_BOX_PROCESSES_MAX, .cpus = cpus});
         b.watch_memory = !(b.group.enforced & PST_CGROUP_MEMORY);
         b.watch_processes = !(b.group.enforced & PST_CGROUP_PROCESSES);
         const char *dirs[] = {r->code_dir, r->job_state_dir, r->checkpoint_dir, r->result_dir};
@@ -250,7 +265,7 @@ int sup_box_enter(void *box)
 {
     sup_box *b = box;
     int e = pst_cgroup_join(&b->group);
-    return e || b->level == PST_ISOLATION_NONE ? e : pst_confine_enter(&b->confine);
+    return e || !b->confine.can ? e : pst_confine_enter(&b->confine);
 }
 
 /* Bytes on disk below a folder, no link followed, until more than most are found. */
@@ -292,7 +307,7 @@ static bool storage_over(sup_box *b)
 
 static void say_memory(sup_box *b)
 {
-    snprintf(b->hit, sizeof b->hit, PST_REASON_OOM "it wanted more than the memory limit of %.1f MiB that the manifest sets",
+    snprintf(b->hit, sizeof b->hit, "out of memory: it wanted more than the memory limit of %.1f MiB that the manifest sets",
              (double)b->memory_bytes / (1 << 20));
 }
 

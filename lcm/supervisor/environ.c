@@ -1,6 +1,7 @@
 /* environ.c - what a learner sees of its surroundings: FfDL's variables (docs/learner.md), the manifest's, and of our own environment
  * only names that carry no secret. No Kafka address and no credential is among them: a learner is the user's code. The built-in learner is
  * our own code and gets the platform's settings by a descriptor (learner.c), not here. */
+#include "lcm/supervisor/mpi.h"
 #include "lcm/supervisor/run.h"
 
 #include "common/base/array.h"
@@ -84,20 +85,21 @@ static void ffdl(env *e, const sup_run *r)
     set(e, "JOB_STATE_DIR", "%s", r->job_state_dir);
     set(e, "TRAINING_ID", "%s", s->training_id);
     set(e, "TRAINING_JOB", "%s", s->name ? s->name : "");
-    char *command = pst_strdup(r->manifest.command ? r->manifest.command : "");
+    char *command = pst_strdup(r->role->command ? r->role->command : "");
     for (char *c = command; *c; c++)
         if (*c == '\n' || *c == '\r')
             *c = ' ';
     set(e, "TRAINING_COMMAND", "%s", command);
     free(command);
-    const char *tail = strrchr(s->training_id, '-');
-    set(e, "NUM_LEARNERS", "%d", s->learners);
+    set(e, "NUM_LEARNERS", "%d", r->manifest.learners);
     set(e, "LEARNER_ID", "%d", s->learner_id);
-    set(e, "LEARNER_NAME_PREFIX", "learner-%s", tail ? tail + 1 : s->training_id);
+    set(e, "LEARNER_NAME_PREFIX", "%s", r->name_prefix);
     set(e, "GPU_COUNT", "%f", (double)s->gpus);
-    set(e, "DOWNWARD_API_POD_NAME", "learner-%s-%d", tail ? tail + 1 : s->training_id, s->learner_id > 0 ? s->learner_id - 1 : 0);
+    set(e, "DOWNWARD_API_POD_NAME", "%s-%d", r->name_prefix, r->rank > 0 ? r->rank : 0);
     set(e, "DOWNWARD_API_POD_NAMESPACE", "penstock");
-    set(e, "CUDA_VISIBLE_DEVICES", "%s", s->gpus && s->gpu_ids ? s->gpu_ids : "");
+    char *gpu_ids = sup_mpi_gpu_ids(r);
+    set(e, "CUDA_VISIBLE_DEVICES", "%s", gpu_ids);
+    free(gpu_ids);
     const char *path = getenv("PYTHONPATH");
     set(e, "PYTHONPATH", "%s%s%s", r->code_dir, path && *path ? ":" : "", path ? path : "");
     set(e, "PYTHONUNBUFFERED", "1"); /* its output is a pipe: without this lines and metrics come late */
@@ -114,10 +116,56 @@ static void ffdl(env *e, const sup_run *r)
     free(mark);
 }
 
-static bool is_ours(const char *name)
+/* Who the others are, in the words of each framework: PyTorch's env:// (torch.distributed), torchrun's options as variables (PET_…), TensorFlow's. */
+static void gang(env *e, const sup_run *r)
 {
-    static const char *const fixed[] = {"MODEL_DIR",   "DATA_DIR",   "RESULT_DIR",   "CHECKPOINT_DIR", "LOG_DIR",
-                                        "TRAINING_ID", "LEARNER_ID", "NUM_LEARNERS", "JOB_STATE_DIR",  "RESULT_BUCKET_DIR"};
+    const sup_gang *g = &r->gang;
+    const pst_member *self = g->self, *master = sup_gang_master(&g->members);
+    PST_ASSERT(self);
+    int world = sup_gang_world(&g->members);
+    set(e, "JOB_DIR", "%s", r->job_state_dir);
+    set(e, "PENSTOCK_ROLE", "%s", self->role);
+    set(e, "PENSTOCK_ROLE_INDEX", "%d", self->index);
+    set(e, "PENSTOCK_ROLE_COUNT", "%d", self->count);
+    set(e, "PENSTOCK_PORT", "%d", self->other_port);
+    set(e, "PENSTOCK_HOSTFILE", "%s", g->hostfile);
+    set(e, "PENSTOCK_HOSTS", "%s", g->hosts);
+    set(e, "WORLD_SIZE", "%d", world);
+    set(e, "PET_NNODES", "%d", world);
+    set(e, "PET_NPROC_PER_NODE", "%d", self->slots);
+    if (self->rank >= 0) {
+        set(e, "RANK", "%d", self->rank);
+        set(e, "LOCAL_RANK", "%d", self->local_rank);
+        set(e, "LOCAL_WORLD_SIZE", "%d", self->local_size);
+        set(e, "PET_NODE_RANK", "%d", self->rank);
+    }
+    if (master) {
+        set(e, "MASTER_ADDR", "%s", master->address);
+        set(e, "MASTER_PORT", "%d", master->master_port);
+        set(e, "PET_MASTER_ADDR", "%s", master->address);
+        set(e, "PET_MASTER_PORT", "%d", master->master_port);
+    }
+    char *config = sup_gang_tf_config(&g->members, self);
+    set(e, "TF_CONFIG", "%s", config);
+    free(config);
+}
+
+/* What mpirun is to do otherwise than by itself: its ranks have the job's grace time after SIGTERM, not a second; messages are not copied out of each
+ * other's memory, which containers forbid, and which it would complain of in each rank's output. The manifest may say otherwise. */
+static void open_mpi(env *e, const sup_run *r)
+{
+    int seconds = (r->spec.grace_ms + 999) / 1000;
+    set(e, "OMPI_MCA_odls_base_sigkill_timeout", "%d", seconds > 1 ? seconds : 1);
+    set(e, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
+}
+
+bool sup_run_environ_is_ours(const char *name)
+{
+    static const char *const fixed[] = {"MODEL_DIR",           "DATA_DIR",    "RESULT_DIR",   "CHECKPOINT_DIR", "LOG_DIR",
+                                        "TRAINING_ID",         "LEARNER_ID",  "NUM_LEARNERS", "JOB_STATE_DIR",  "RESULT_BUCKET_DIR",
+                                        "LEARNER_NAME_PREFIX", "JOB_DIR",     "RANK",         "WORLD_SIZE",     "LOCAL_RANK",
+                                        "LOCAL_WORLD_SIZE",    "MASTER_ADDR", "MASTER_PORT",  "TF_CONFIG",      "PET_MASTER_ADDR",
+                                        "PET_MASTER_PORT",     "PET_NNODES",  "PET_NODE_RANK"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         if (!strcmp(name, fixed[i]))
             return true;
@@ -129,11 +177,14 @@ char **sup_run_environ(const sup_run *r)
     env e = {0};
     inherit(&e);
     ffdl(&e, r);
+    gang(&e, r);
+    if (sup_mpi_launches(r))
+        open_mpi(&e, r);
     if (r->manifest.native && r->settings)
         set(&e, "PENSTOCK_HANDOVER", "stdin");
     const char *key;
     json_t *value;
-    json_object_foreach(r->manifest.env, key, value) if (json_is_string(value) && *key && !strchr(key, '=') && !is_ours(key))
+    json_object_foreach(r->role->env, key, value) if (json_is_string(value) && *key && !strchr(key, '=') && !sup_run_environ_is_ours(key))
         set(&e, key, "%s", json_string_value(value));
     return e.at;
 }

@@ -20,6 +20,7 @@
 #include "lcm/supervisor/lines.h"
 #include "lcm/supervisor/metric_file.h"
 #include "lcm/supervisor/metric_line.h"
+#include "lcm/supervisor/mpi.h"
 #include "schemas/frameworks.h"
 #include "schemas/avro.h"
 
@@ -203,6 +204,14 @@ static int open_stdin(const sup_run *r, int *ret_fd, pst_err *err)
     return rc;
 }
 
+static const char *path_of(char **env)
+{
+    for (; *env; env++)
+        if (!strncmp(*env, "PATH=", 5))
+            return *env + 5;
+    return "";
+}
+
 /* In a session of its own, so that one kill() reaches what stays in it; dying with the supervisor's main thread, should that be killed; with the
  * boundaries of its box set up in the child before its exec. Who it is goes on record at once: that is how it is found if we are not there. */
 static int start(learner *l, pst_err *err)
@@ -226,7 +235,8 @@ static int start(learner *l, pst_err *err)
             if (fchown(i ? errs[1] : out[1], l->box.user, (gid_t)l->box.user) < 0)
                 pst_log(PST_LOG_WARN, "supervisor", "event=chown_refused file=%s error=\"%s\"", i ? "stderr" : "stdout", strerror(errno));
     fcntl(out[0], F_SETPIPE_SZ, 1 << 20); /* refused for unprivileged users beyond a limit: then the usual size */
-    char *self = NULL, *command = sup_run_command_text(r->manifest.command ? r->manifest.command : "");
+    char *self = NULL, *command = sup_run_command_text(r->role->command ? r->role->command : "");
+    sup_mpi_command mpi = {0};
     char **env = sup_run_environ(r);
     int in = -1, rc = r->manifest.native ? pst_program_find("penstock", &self, err) : 0;
     if (!rc)
@@ -234,8 +244,12 @@ static int start(learner *l, pst_err *err)
     const char *sh = pst_program_shell("");
     if (!rc && !r->manifest.native && !strstr(sh, "bash"))
         sup_run_say(r, "this host has no bash: the command runs by %s", sh);
+    if (!rc && sup_mpi_launches(r))
+        rc = sup_mpi_command_make(r, path_of(env), sh, command, &mpi, err);
     const char *shell[] = {sh, "-c", command, NULL}, *own[] = {self, r->manifest.runs->verb, "--run-dir", r->dir, NULL};
-    pst_spawn how = {.argv = r->manifest.native ? own : shell,
+    pst_spawn how = {.argv = r->manifest.native ? own
+                             : mpi.mpirun       ? mpi.args
+                                                : shell,
                      .env = (const char *const *)env,
                      .dir = r->code_dir,
                      .stdin_fd = in,
@@ -246,11 +260,13 @@ static int start(learner *l, pst_err *err)
                      .enter = sup_box_enter,
                      .enter_forks = l->box.level == PST_ISOLATION_SANDBOX,
                      .enter_arg = &l->box};
+    sup_gang_ready(r);
     if (!rc)
         rc = pst_proc_spawn(&how, &l->pid, err);
     if (in >= 0)
         close(in);
     sup_run_environ_free(env);
+    sup_mpi_command_done(&mpi);
     free(command);
     free(self);
     close(out[1]);
@@ -426,7 +442,7 @@ static void open_files(learner *l)
 {
     sup_run *r = l->run;
     /* FfDL's learners share one log folder; the first one answers for the file in its top. */
-    if (r->spec.learner_id <= 1) {
+    if (r->rank == 0) {
         char *path = pst_fs_join(r->log_dir, "evaluation-metrics.txt");
         l->files[0] = sup_metric_file_new(path, on_file_point, l);
         free(path);
@@ -464,6 +480,11 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
         close(l.child_fd);
         return rc;
     }
+    if (r->gang.members.n > 1 && !r->manifest.native && !(l.box.confine.can & PST_CAN_HOSTS))
+        sup_run_say(r,
+                    "the names %s-0 … do not resolve here: isolation %s gives no /etc/hosts of its own on this host; the file "
+                    "PENSTOCK_HOSTS has them",
+                    r->name_prefix, pst_isolation_name(l.box.level));
     char words[300];
     pst_confine_words(l.box.level == PST_ISOLATION_NONE ? 0 : l.box.confine.can, words, sizeof words);
     pst_log(PST_LOG_INFO, "supervisor", "event=isolation level=%s host=\"%s\" limits_by_kernel=%s%s%s", pst_isolation_name(l.box.level),

@@ -7,9 +7,33 @@
 #include "lcm/supervisor/lines.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Its role, and its rank: a learner's number from 1, from which FfDL's names count, and by which results are kept, is its rank in any role. */
+static int find_role(sup_run *r, pst_err *err)
+{
+    char name[32] = "";
+    const char *tail = strrchr(r->spec.training_id, '-');
+    int n = pst_manifest_processes(&r->manifest);
+    r->rank = -1;
+    for (int i = 0, rank = 0; i < n && !r->role; i++) {
+        const pst_role *role = pst_manifest_process(&r->manifest, i, name);
+        bool ranked = pst_role_is_ranked(role->name);
+        if (!strcmp(name, r->spec.process)) {
+            r->role = pst_manifest_role(&r->manifest, name, &r->role_index);
+            r->rank = ranked ? rank : -1;
+        }
+        rank += ranked;
+    }
+    if (!r->role)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "manifest", 0, "the manifest has no process %s", r->spec.process);
+    r->spec.learner_id = r->rank + 1;
+    snprintf(r->name_prefix, sizeof r->name_prefix, "learner-%.100s", tail ? tail + 1 : r->spec.training_id);
+    return 0;
+}
 
 /* The manifest is parsed again here: the LCM passes on the text as it was submitted, so that nobody in between can drop a key that only the
  * supervisor knows. */
@@ -32,6 +56,8 @@ int sup_run_open(const char *run_dir, sup_run *ret_run, pst_err *err)
     }
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
+    if (!rc)
+        rc = find_role(&r, err);
     char *gen_dir = pst_rundir_gen_dir(r.spec.state_dir, r.spec.training_id, r.spec.generation);
     char *job_dir = pst_rundir_job_dir(r.spec.state_dir, r.spec.training_id);
     r.code_dir = pst_fs_join(r.dir, "code");

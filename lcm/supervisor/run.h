@@ -5,6 +5,7 @@
 #include "common/platform/client.h"
 #include "common/objects/objects.h"
 #include "common/objects/rundir.h"
+#include "lcm/supervisor/gang.h"
 #include "lcm/supervisor/outlet.h"
 #include "lcm/supervisor/status.h"
 #include "schemas/manifest.h"
@@ -14,6 +15,10 @@ typedef struct sup_run {
     char *dir;
     pst_rundir_spec spec;
     pst_manifest manifest;
+    const pst_role *role;  /* of the manifest: whose command, environment and sizes are this process's */
+    int role_index, rank;  /* from 0; rank -1 = none */
+    char name_prefix[120]; /* LEARNER_NAME_PREFIX */
+    sup_gang gang;         /* from sup_gang_open() to sup_gang_close(): while the command is prepared and runs */
     /* absolute folders; see rundir.h */
     char *code_dir, *data_dir, *job_state_dir, *log_dir, *own_log_dir, *checkpoint_dir, *result_dir, *result_bucket_dir;
     /* borrowed */
@@ -41,6 +46,7 @@ int sup_run_topic_data(sup_run *r, const pst_data_store *s, const char *dir, pst
  * NULL-terminated; free with sup_run_environ_free. */
 char **sup_run_environ(const sup_run *r);
 void sup_run_environ_free(char **env);
+bool sup_run_environ_is_ours(const char *name); /* the manifest cannot set it */
 /* The text that sh -c gets. FfDL's examples break long commands before options ("\n  --flag"): such breaks are joined, others kept. free() */
 char *sup_run_command_text(const char *command);
 

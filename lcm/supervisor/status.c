@@ -65,6 +65,7 @@ static const char *waits_for(const sup_status *s)
     switch (s->phase) {
     case SUP_PHASE_STARTING: return "settings, folders, and the isolation of the learner";
     case SUP_PHASE_DOWNLOADING: return "code and data of the job";
+    case SUP_PHASE_MEETING: return "the addresses of the other processes of the gang";
     case SUP_PHASE_RUNNING:
         if (!s->learner.pid)
             return "the command to be started";
@@ -78,7 +79,7 @@ static const char *waits_for(const sup_status *s)
 
 void sup_status_fill(sup_status *s, json_t *to)
 {
-    static const char *const names[] = {"STARTING", "DOWNLOADING", "RUNNING", "STORING", "PUBLISHING"};
+    static const char *const names[] = {"STARTING", "DOWNLOADING", "MEETING", "RUNNING", "STORING", "PUBLISHING"};
     pthread_mutex_lock(&s->lock);
     json_object_set_new(to, "training_id", json_string(s->training_id));
     json_object_set_new(to, "generation", json_integer(s->generation));

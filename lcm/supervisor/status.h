@@ -18,7 +18,14 @@
 #include <sys/types.h>
 
 /* In the order in which a run goes through them; a run whose end is on disk begins with the last, one whose model was being registered with STORING. */
-typedef enum { SUP_PHASE_STARTING, SUP_PHASE_DOWNLOADING, SUP_PHASE_RUNNING, SUP_PHASE_STORING, SUP_PHASE_PUBLISHING } sup_phase;
+typedef enum {
+    SUP_PHASE_STARTING,
+    SUP_PHASE_DOWNLOADING,
+    SUP_PHASE_MEETING,
+    SUP_PHASE_RUNNING,
+    SUP_PHASE_STORING,
+    SUP_PHASE_PUBLISHING
+} sup_phase;
 
 /* The learner, as its watcher saw it last. */
 typedef struct sup_learner_view {

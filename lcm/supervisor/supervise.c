@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/retry.h"
 #include "common/base/stop.h"
+#include "lcm/supervisor/mpi.h"
 #include "lcm/supervisor/stores.h"
 #include "schemas/avro.h"
 
@@ -121,9 +122,17 @@ static int work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
     pst_err err = {0};
     sup_learner_end end = {0};
     sup_run_report(r, PST_REPORT_TYPE_STARTED, NULL);
-    sup_status_phase(r->status, SUP_PHASE_DOWNLOADING);
-    sup_run_report(r, PST_REPORT_TYPE_DOWNLOADING, NULL);
-    int rc = sup_run_prepare(r, &code, &err);
+    int rc = sup_gang_open(r, &err); /* first of all: the others wait for this one's address */
+    if (!rc) {
+        sup_status_phase(r->status, SUP_PHASE_DOWNLOADING);
+        sup_run_report(r, PST_REPORT_TYPE_DOWNLOADING, NULL);
+        rc = sup_run_prepare(r, &code, &err);
+    }
+    if (!rc) {
+        code = "S104";
+        sup_status_phase(r->status, SUP_PHASE_MEETING);
+        rc = sup_gang_meet(r, &err);
+    }
     pst_rundir_stop_reason stop_reason = pst_rundir_stop_reason_read(r->dir);
     if (pst_stop_requested() || stop_reason != PST_STOP_REASON_NONE) {
         set_text(x->reason, sizeof x->reason, "stopped before the command was started");
@@ -133,6 +142,12 @@ static int work(sup_run *r, const sup_output_limits *limits, pst_rundir_exit *x)
     if (!rc) {
         code = "S104";
         sup_status_phase(r->status, SUP_PHASE_RUNNING);
+        if (sup_mpi_waits(r)) {
+            sup_run_report(r, PST_REPORT_TYPE_RUNNING, NULL);
+            sup_outlet_begin(r->outlet);
+            sup_mpi_wait(r, x);
+            return 0;
+        }
         rc = sup_learner_run(r, limits, &end, &err);
         if (rc == PST_EUNSUPPORTED)
             code = "S101";
@@ -210,6 +225,7 @@ int sup_supervise(sup_run *r, const sup_output_limits *limits, pst_err *err)
 {
     pst_rundir_exit x = {.has_exit_code = true};
     int rc = pst_rundir_registering(r->dir) ? store(r, &x) : work(r, limits, &x);
+    sup_gang_close(&r->gang); /* the command is gone: what it was reached by is anybody's again */
     if (rc < 0)
         return rc;
     x.time_us = pst_now_us();

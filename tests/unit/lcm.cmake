@@ -6,6 +6,7 @@ pst_test(supervisor_text SOURCES unit/test_supervisor_text.c LIBS pst_supervisor
 pst_test(supervisor_outlet SOURCES unit/test_supervisor_outlet.c LIBS pst_supervisor)
 pst_test(supervisor_status SOURCES unit/test_supervisor_status.c unit/supervisor_world.c LIBS pst_supervisor)
 pst_test(supervisor_run SOURCES unit/test_supervisor_run.c unit/supervisor_world.c LIBS pst_supervisor)
+pst_test(supervisor_gang SOURCES unit/test_supervisor_gang.c unit/supervisor_world.c LIBS pst_supervisor)
 pst_test(supervisor_stores SOURCES unit/test_supervisor_stores.c unit/supervisor_world.c unit/s3_server.c LIBS pst_supervisor)
 pst_test(supervisor_box SOURCES unit/test_supervisor_box.c unit/supervisor_world.c LIBS pst_supervisor LABELS unit slow)
 pst_fuzz(learner_output SOURCES fuzz/fuzz_learner_output.c LIBS pst_supervisor)

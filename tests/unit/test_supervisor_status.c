@@ -35,10 +35,10 @@ static sup_status *opened(world *w)
 static void test_status_names_the_run_its_phase_and_what_it_waits_for(void **state)
 {
     world *w = *state;
-    static const char *const phases[] = {"STARTING", "DOWNLOADING", "RUNNING", "STORING", "PUBLISHING"};
-    static const char *const waits[] = {"settings", "code and data", "the command to be started", "the model", "results"};
+    static const char *const phases[] = {"STARTING", "DOWNLOADING", "MEETING", "RUNNING", "STORING", "PUBLISHING"};
+    static const char *const waits[] = {"settings", "code and data", "the addresses", "the command to be started", "the model", "results"};
     sup_status *s = opened(w);
-    for (int phase = 0; phase < 5; phase++) {
+    for (int phase = 0; phase < 6; phase++) {
         if (phase)
             sup_status_phase(s, (sup_phase)phase);
         json_t *j = told(s);
