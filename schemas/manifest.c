@@ -1,6 +1,7 @@
 /* manifest.c - a job's manifest, read and checked. One pass over the YAML tree: every reader takes a key's value, checks it, and complains with the key's
  * dotted path, so that a user sees all that is wrong at once. Where FfDL guesses silently (512 MB for a memory it cannot read, 0 for "many"
  * GPUs, a crash without framework) we say so instead. */
+#include "schemas/collect.h"
 #include "schemas/manifest_read.h"
 
 #include "common/base/buf.h"
@@ -218,6 +219,14 @@ static void read_stores(mf_reader *r, const mf_place *top, pst_manifest *m)
     }
 }
 
+static void metrics_complaint(void *arg, bool is_error, const char *path, const json_t *holder, const char *key, const char *text)
+{
+    mf_reader *r = arg;
+    char field[240];
+    snprintf(field, sizeof field, "evaluation_metrics.%s", path);
+    pst_complain(is_error ? r->errors : r->warnings, field, pst_yaml_key_line(r->y, holder, key), "%s", text);
+}
+
 static void read_metrics(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
     static const char *const types[] = {
@@ -234,9 +243,12 @@ static void read_metrics(mf_reader *r, const mf_place *top, pst_manifest *m)
         is_known = is_known || !strcmp(type, types[i]);
     if (!is_known)
         mf_warn(r, &p, "type", "\"%.40s\" is not a known extractor: only lines and evaluation-metrics.txt are read", type);
-    else if (type && (!strncmp(type, "tensorboard", 11) || !strcmp(type, "regex_extractor")))
+    else if (type && !strncmp(type, "tensorboard", 11))
         mf_warn(r, &p, "type", "%s is not read yet: print JSON lines with \"penstock\":\"metrics\", or write evaluation-metrics.txt", type);
     free(type);
+    pst_collect c;
+    pst_collect_read(v, &c, metrics_complaint, r);
+    pst_collect_done(&c);
 }
 
 /* Names that steer a loader, an allocator, a name service, TLS or a proxy. A native job runs the platform's own program

@@ -81,14 +81,19 @@ static const pst_key rows[] = {
     {"data_stores[].connection", "records", PST_KEY_WHOLE, .lo = 0, .hi = (double)INT64_MAX, .def = "0", .help = "As beside `id`."},
 
     {"evaluation_metrics", "type", PST_KEY_TEXT, .hi = NAME_BYTES,
-     .help =
-         "`emetrics_file`, `logger`: lines and `evaluation-metrics.txt` are read in any case. `tensorboard`, `regex_extractor`: not yet "
-         "read, with a warning."},
+     .help = "`regex_extractor`: points from lines of the output, by `groups`. `emetrics_file`, `logger`: lines and "
+             "`evaluation-metrics.txt` are read "
+             "in any case. `tensorboard`: not yet read, with a warning."},
     {"evaluation_metrics", "image_tag", PST_KEY_OTHER, .form = "text", .help = "FfDL's; ignored."},
-    {"evaluation_metrics", "in", PST_KEY_OTHER, .form = "path", .help = "FfDL's; kept."},
-    {"evaluation_metrics", "line_lookahead", PST_KEY_OTHER, .form = "whole number", .help = "FfDL's; kept."},
-    {"evaluation_metrics", "eventTypes", PST_KEY_OTHER, .form = "list", .help = "FfDL's; kept."},
-    {"evaluation_metrics", "groups", PST_KEY_OTHER, .form = "mapping", .help = "FfDL's; kept."},
+    {"evaluation_metrics", "in", PST_KEY_OTHER, .form = "path, or a list of them",
+     .help = "`regex_extractor`: files read beside the output and `user_log.txt`. Begins with `$LOG_DIR`, `$JOB_STATE_DIR`, `$RESULT_DIR`, "
+             "`$CHECKPOINT_DIR` or `$MODEL_DIR`; without one it is below `$MODEL_DIR`."},
+    {"evaluation_metrics", "line_lookahead", PST_KEY_OTHER, .form = "whole number, 1 to 64", .def = "4",
+     .help = "Lines that one match may span. `linelookahead` is the same."},
+    {"evaluation_metrics", "linelookahead", PST_KEY_OTHER, .form = "whole number, 1 to 64", .help = "As `line_lookahead`."},
+    {"evaluation_metrics", "eventTypes", PST_KEY_OTHER, .form = "list", .help = "FfDL's; kept: scalars are what is read."},
+    {"evaluation_metrics", "groups", PST_KEY_OTHER, .form = "NAME: {regex, scalars, etimes, meta}",
+     .help = "`regex_extractor`: the first whose `regex` matches gives a point of group NAME (docs/learner.md)."},
 
     {"penstock", "queue", PST_KEY_NAME, .hi = 64, .def = "default", .help = "`default` is the one there is in this version."},
     {"penstock", "priority", PST_KEY_WHOLE, .lo = -1e6, .hi = 1e6, .def = "0", .help = "Higher runs first."},

@@ -16,9 +16,9 @@
 #include "common/base/proc_tree.h"
 #include "common/base/stop.h"
 #include "lcm/supervisor/box.h"
+#include "lcm/supervisor/collectors.h"
 #include "lcm/supervisor/limiter.h"
 #include "lcm/supervisor/lines.h"
-#include "lcm/supervisor/metric_file.h"
 #include "lcm/supervisor/metric_line.h"
 #include "lcm/supervisor/mpi.h"
 #include "schemas/frameworks.h"
@@ -62,7 +62,7 @@ typedef struct learner {
     stream out, err;
     sup_limiter limiter;
     sup_pace points;
-    sup_metric_file *files[2];
+    sup_collectors *collectors;
     int tee;
     int64_t tee_bytes;
     int child_fd; /* signalfd: SIGCHLD */
@@ -136,6 +136,7 @@ static void on_line(void *arg, const char *text, size_t len)
         report_checkpoint(l, now, false);
         return;
     }
+    sup_collectors_line(l->collectors, s->kind, text, len);
     report_gap(l, false);
     if (sup_limiter_take(&l->limiter, len, now))
         sup_outlet_log(l->run->outlet, s->kind, pst_now_us(), text, len);
@@ -143,10 +144,11 @@ static void on_line(void *arg, const char *text, size_t len)
         sup_limiter_keep(&l->limiter, (int)s->kind, pst_now_us(), text, len);
 }
 
-static void on_file_point(void *arg, const pst_metric_point *point)
+static void on_collected(void *arg, const pst_metric_point *point)
 {
     learner *l = arg;
     l->view.points++;
+    sup_pace_take(&l->points, pst_mono_us());
     sup_outlet_metric(l->run->outlet, point);
 }
 
@@ -381,8 +383,7 @@ static void timers(learner *l, int64_t now)
     report_checkpoint(l, now, false);
     if (now >= l->next_files_us) {
         l->next_files_us = now + FILES_EVERY_US;
-        for (int i = 0; i < 2; i++)
-            sup_metric_file_poll(l->files[i]);
+        sup_collectors_poll(l->collectors);
     }
     if (now >= l->next_system_us) {
         l->next_system_us = now + SYSTEM_EVERY_US;
@@ -441,16 +442,8 @@ static void stream_init(learner *l, stream *s, pst_log_stream kind)
 static void open_files(learner *l)
 {
     sup_run *r = l->run;
-    /* FfDL's learners share one log folder; the first one answers for the file in its top. */
-    if (r->rank == 0) {
-        char *path = pst_fs_join(r->log_dir, "evaluation-metrics.txt");
-        l->files[0] = sup_metric_file_new(path, on_file_point, l);
-        free(path);
-    }
-    char *path = pst_fs_join(r->own_log_dir, "evaluation-metrics.txt");
-    l->files[1] = sup_metric_file_new(path, on_file_point, l);
-    free(path);
-    path = pst_fs_join(r->own_log_dir, "training-log.txt");
+    char *path = pst_fs_join(r->own_log_dir, "training-log.txt");
+    l->collectors = sup_collectors_new(r, on_collected, l);
     l->tee = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     free(path);
 }
@@ -504,10 +497,7 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
     sup_lines_end(&l.err.lines);
     report_gap(&l, true);
     report_checkpoint(&l, pst_mono_us(), true);
-    for (int i = 0; i < 2; i++) {
-        sup_metric_file_drain(l.files[i]);
-        sup_metric_file_free(l.files[i]);
-    }
+    sup_collectors_end(l.collectors);
     sup_limiter_done(&l.limiter);
     if (!rc) {
         sup_box_judge(&l.box, ret_end->status);

@@ -153,21 +153,6 @@ static int fetch_data(sup_run *r, const char **ret_code, pst_err *err)
     return rc;
 }
 
-static void say_metrics_support(sup_run *r)
-{
-    const char *type = json_string_value(json_object_get(r->manifest.evaluation_metrics, "type"));
-    static const char *const known[] = {"emetrics_file", "file", "optivist", "null", "nil", "none", "logger"};
-    for (size_t i = 0; type && i < sizeof known / sizeof *known; i++)
-        if (!strcmp(type, known[i]))
-            return;
-    if (type)
-        sup_run_say(r,
-                    "evaluation_metrics of type %s are not extracted yet; lines of stdout like "
-                    "{\"penstock\":\"metrics\",\"step\":1,\"loss\":0.5} and "
-                    "$JOB_STATE_DIR/logs/evaluation-metrics.txt are",
-                    type);
-}
-
 /* Jobs of object stores get the logs of FfDL's helpers; others never had such. */
 static bool keeps_steps(const sup_run *r)
 {
@@ -179,7 +164,6 @@ static bool keeps_steps(const sup_run *r)
 
 int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err)
 {
-    say_metrics_support(r);
     int rc = unpack_code(r, ret_code, err);
     if (!rc && r->spec.code_uri && keeps_steps(r))
         sup_run_step_log(r, "load-model", "the submitted code is unpacked in $MODEL_DIR");

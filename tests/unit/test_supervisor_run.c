@@ -451,6 +451,33 @@ static void test_run_evaluation_metrics_file_becomes_points(void **state)
     free(kept);
 }
 
+/* Lines of both streams, a file of `in` that is renamed while it is written, and the last words without a newline. */
+static void test_run_regex_extractor_reads_output_and_files(void **state)
+{
+    world *w = *state;
+    world_run(w,
+              "echo 'step 1 loss 0.5'; echo 'step 2 loss nan' >&2; cd $LOG_DIR; echo 'step 3 loss 3' > own.log; sleep 0.8; "
+              "echo 'step 4 loss 4' >> own.log; mv own.log own.log.1; echo 'step 5 loss 5' > own.log; echo 'step 6 loss 6' > user_log.txt; "
+              "printf 'step 7 loss 7' >> own.log",
+              "evaluation_metrics:\n  type: regex_extractor\n  in: [$LOG_DIR/own.log, $JOB_STATE_DIR/logs/training-log.txt]\n  groups:\n   "
+              " mine:\n"
+              "      regex: 'step %{INT:s} loss %{FLOAT:l}'\n      etimes: {iteration: {type: INT, value: $s}}\n"
+              "      scalars: {loss: {type: FLOAT, value: $l}}\n",
+              NULL);
+    assert_int_equal(world_end(w)->exit_code, 0);
+    assert_int_equal(world_own_points(w), 7);
+    int seen = 0;
+    for (size_t i = 0; i < 7; i++) {
+        const pst_metric_point *p = &w->points[i];
+        assert_string_equal(p->group, "mine");
+        assert_true(p->has_step && p->n_values == 1);
+        assert_true(p->step <= 2 || p->values[0].value == (double)p->step);
+        seen |= 1 << p->step;
+    }
+    assert_int_equal(seen, 0xfe);
+    assert_non_null(world_line(w, "step 1 loss 0.5")); /* a line stays a line */
+}
+
 static void test_run_stop_that_is_there_already_prevents_the_start(void **state)
 {
     world *w = *state;
@@ -529,6 +556,7 @@ int main(void)
         RUN(test_run_missing_mount_says_which_and_what_to_do),
         RUN(test_run_files_are_linked_under_their_names),
         RUN(test_run_evaluation_metrics_file_becomes_points),
+        RUN(test_run_regex_extractor_reads_output_and_files),
         RUN(test_run_stop_that_is_there_already_prevents_the_start),
         RUN(test_run_end_on_disk_is_told_by_the_next_supervisor),
         RUN(test_run_sigterm_without_a_reason_never_looks_like_success),
