@@ -211,7 +211,8 @@ static int fill(replay *r, const pst_record *records, size_t n, sent *ret, pst_e
             continue;
         rc = send(r, &d, t, &e);
         if (rc == PST_ELIMIT) {
-            fprintf(stderr, "%s [%d] offset %lld stays: %s\n", r->topic, (int)records[i].partition, (long long)records[i].offset, e.text);
+            fprintf(stderr, "%s [%d] offset %lld stays: %s; where the topic takes it, -X message.max.bytes=N lets it through\n", r->topic,
+                    (int)records[i].partition, (long long)records[i].offset, e.text);
             ret->too_large++;
             rc = 0;
         } else if (rc < 0) {

@@ -33,7 +33,7 @@ while IFS= read -r line; do
     verb=${words[1]} sub=${words[2]:-}
     [[ $verb == --* || $verb == help ]] && continue
     text=$("$penstock" "$verb" --help 2>&1) || { echo "FAILED: a page says: $line (no such verb)"; failed=1; continue; }
-    case $verb in score | models | pipelines | source) text+=$("$penstock" "$verb" "$sub" --help 2>&1) || { echo "FAILED: a page says: $line"; failed=1; } ;; esac
+    case $verb in score | dlq | models | pipelines | source) text+=$("$penstock" "$verb" "$sub" --help 2>&1) || { echo "FAILED: a page says: $line"; failed=1; } ;; esac
     for word in "${words[@]}"; do
         [[ $word =~ ^--[a-z-]+ ]] || continue
         grep -qE -- "${BASH_REMATCH[0]}( |$)" <<<"$text" || { echo "FAILED: a page says: $line (${BASH_REMATCH[0]} is unknown)"; failed=1; }
