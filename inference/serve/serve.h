@@ -10,7 +10,7 @@
  * Nobody waits for company when a worker is free. A model is trusted with it only after runs of its own showed that a row's numbers are the same alone
  * and among others, up to the rounding that the stream path has as well; until then, and where they are not, each request has its own run.
  *
- * One worker only reads, and of the others one is kept from any single model: a slow model delays its own requests. */
+ * A request is answered when its time is over, whoever holds it. One worker only reads, and of the others one is kept from any single model: a slow model delays its own requests. */
 #ifndef PST_INFERENCE_SERVE_SERVE_H
 #define PST_INFERENCE_SERVE_SERVE_H
 
@@ -46,8 +46,16 @@ typedef struct serve_source {
     void *arg;
 } serve_source;
 
+typedef struct serve_meters {
+    pst_metric *answered, *refused, *failed, *runs, *rows, *queue, *compute;
+} serve_meters;
+
 typedef struct serve_job {
     struct serve_job *next;
+    struct serve_job *before, *after; /* of all that are not over; @locks pool, as the next two */
+    bool read;                        /* the body is needed no more */
+    bool answered;                    /* its time was over: what a worker still makes of it is thrown away */
+    const serve_meters *meters;       /* NULL = its model is not found yet */
     pst_serving_what what;
     char *name, *alias; /* alias NULL = none */
     int version;
@@ -59,10 +67,6 @@ typedef struct serve_job {
     oip_request *request;
     pst_tensor *inputs; /* in the model's order; borrowed from request */
 } serve_job;
-
-typedef struct serve_meters {
-    pst_metric *answered, *refused, *failed, *runs, *rows, *queue, *compute;
-} serve_meters;
 
 typedef enum { SERVE_NEW, SERVE_OPENING, SERVE_OPEN, SERVE_UNUSABLE } serve_state;
 

@@ -176,11 +176,9 @@ static int fetch(void *arg, const serve_found *found, size_t bytes_max, pst_buf 
     serve_follow *f = arg;
     int rc = pst_objects_get(f->objects, found->uri, found->digest, bytes_max, ret_data, err);
     if (rc == PST_ENOTFOUND && err) { /* not the client's: the version is registered */
-        char text[sizeof err->text];
-        snprintf(text, sizeof text, "%s", err->text);
+        pst_log_err("serve", err);    /* it names folders, which a client has no use for */
         pst_err_clear(err);
-        return pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "models", 0, "the artefact of model %s version %d cannot be read: %.300s",
-                           found->name, found->version, text);
+        return pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "models", 0, "its artefact is not in the object store");
     }
     return rc;
 }

@@ -3,16 +3,19 @@
  *
  * A worker first serves the model whose first request waits longest, but reads further requests before where they came within the last
  * two milliseconds, so that those of a burst share a run. Beyond its bounds a request is refused at once (429 for its model's line, 503 for all),
- * since one that waits beyond its client's patience costs as much as one that is answered. */
+ * since one that waits beyond its client's patience costs as much as one that is answered. When its time is over it is answered by the worker that only
+ * reads, wherever it is: who holds it may be in the middle of a long run. */
 #include "inference/serve/serve.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
+#include "common/base/stop.h"
 #include "common/base/thread.h"
 #include "common/platform/models.h"
 #include "schemas/metric_list.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +27,20 @@ enum {
     OUTAGE_US = 1000000,
     WORKERS_LEAST = 4,
     METERS_MAX = 100,
+    GRACE_US = 4000000,
+    LOOK_US = 100000,
     MODEL_BYTES_BESIDE = 1 << 20
 };
 
 struct serve_pool {
     pst_serving_conf conf;
     serve_source source;
-    pthread_mutex_t lock; /* of all below but stop */
-    pthread_cond_t work;
-    serve_job *first, **last; /* not read yet */
+    pthread_mutex_t lock;         /* of all below but stop */
+    pthread_cond_t work, reading; /* reading: of the worker that only reads */
+    serve_job *first, **last;     /* not read yet */
     size_t raw, jobs;
+    serve_job *all;
+    int64_t looked_us; /* when the time of all was last looked at */
     serve_model *models;
     size_t n_models, held; /* held: bytes that open models count for */
     pst_map meters;
@@ -45,11 +52,21 @@ struct serve_pool {
         pthread_t thread;
     } workers[SERVE_WORKERS_MAX];
     _Atomic bool stop;
+    _Atomic int64_t told_us; /* since when the program is asked to end; 0 = it is not */
 };
 
+/* The runs of a program that is to end are given some seconds, as a stream's are: those that go on for longer would hold it up to their own limit. */
 static bool is_over(void *arg)
 {
-    return ((serve_pool *)arg)->stop;
+    serve_pool *p = arg;
+    int64_t none = 0;
+    if (p->stop || pst_stop_forced())
+        return true;
+    if (!pst_stop_requested())
+        return false;
+    int64_t now = pst_mono_us();
+    atomic_compare_exchange_strong(&p->told_us, &none, now);
+    return now - p->told_us > GRACE_US;
 }
 
 /* ---- counting -------------------------------------------------------------------------------------------------------------- */
@@ -86,17 +103,64 @@ static void job_free(serve_job *job)
     free(job);
 }
 
+static void count(const serve_meters *m, const serve_job *job, int status)
+{
+    if (m && job->what == PST_SERVING_INFER)
+        pst_metric_add(status < 400 ? m->answered : status < 500 ? m->refused : m->failed, 1);
+}
+
 /* m NULL: none was found for it. Without the lock. */
 static void finish(serve_pool *p, const serve_meters *m, serve_job *job, pst_serving_answer *take)
 {
-    if (m && job->what == PST_SERVING_INFER)
-        pst_metric_add(take->status < 400 ? m->answered : take->status < 500 ? m->refused : m->failed, 1);
-    job->fn(job->arg, take);
+    pthread_mutex_lock(&p->lock);
+    bool late = job->answered;
+    job->answered = true;
+    *(job->before ? &job->before->after : &p->all) = job->after;
+    if (job->after)
+        job->after->before = job->before;
+    pthread_mutex_unlock(&p->lock);
+    if (late) {
+        pst_buf_done(&take->body);
+    } else {
+        count(m, job, take->status);
+        job->fn(job->arg, take);
+    }
     job_free(job);
     pthread_mutex_lock(&p->lock);
     PST_ASSERT(p->jobs > 0);
     p->jobs--;
     pthread_mutex_unlock(&p->lock);
+}
+
+/* Of requests whose time is over the first that was read (until then its body is lent to a worker). With the lock, which it lets go of for the answer. */
+static bool answer_overdue(serve_pool *p)
+{
+    int64_t now = pst_mono_us();
+    for (serve_job *job = p->all; job; job = job->after) {
+        if (!job->read || job->answered || job->deadline_us > now)
+            continue;
+        pst_serving_answer a;
+        pst_serving_answered fn = job->fn;
+        void *arg = job->arg;
+        job->answered = true;
+        count(job->meters, job, 504);
+        pthread_mutex_unlock(&p->lock); /* from here on the job may be gone */
+        serve_answer_error(504, 0, &a, "the request's time was over before the model had computed it");
+        fn(arg, &a);
+        pthread_mutex_lock(&p->lock);
+        return true;
+    }
+    return false;
+}
+
+/* With the lock, which it lets go of. */
+static void look_at_the_time(serve_pool *p)
+{
+    if (pst_mono_us() - p->looked_us < LOOK_US)
+        return;
+    while (answer_overdue(p))
+        ;
+    p->looked_us = pst_mono_us();
 }
 
 static void finish_err(serve_pool *p, const serve_meters *m, serve_job *job, const pst_err *err)
@@ -180,6 +244,8 @@ static bool line_up(serve_pool *p, serve_job *job, serve_found *take, pst_servin
         serve_answer_error(429, 1, ret_refusal, "%zu requests wait for model %s already; ask again later", m->waiting, m->found.name);
     } else {
         job->lined_us = pst_mono_us();
+        job->read = true;
+        job->meters = m->meters;
         *m->last = job;
         m->last = &job->next;
         m->waiting++;
@@ -329,9 +395,16 @@ static size_t prepare(serve_pool *p, serve_model *m, const pst_err *unusable, se
         if (unusable->code) {
             pst_serving_answer a;
             bool outage = unusable->cls == PST_CLASS_RETRY;
-            serve_answer_error(outage ? 503 : 422, outage ? 2 : 0, &a, "model %s version %d cannot be served: %s", m->found.name,
-                               m->found.version, unusable->text);
+            int status = outage ? 503 : unusable->cls == PST_CLASS_DATA ? 422 : 500;
+            serve_answer_error(status, outage ? 2 : 0, &a, "model %s version %d cannot be served: %s", m->found.name, m->found.version,
+                               unusable->text);
             finish(p, m->meters, job, &a);
+            continue;
+        }
+        if (job->deadline_us <= pst_mono_us()) {
+            pst_err_set(&err, PST_ETIMEDOUT, PST_CLASS_DATA, "serve", 0, "the request's time was over before model %s could run",
+                        m->found.name);
+            finish_err(p, m->meters, job, &err);
             continue;
         }
         if (job->what != PST_SERVING_INFER) {
@@ -385,6 +458,8 @@ static void *work(void *arg)
     serve_pool *p = me->p;
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
+        if (!me->number)
+            look_at_the_time(p);
         serve_model *m = me->number ? longest_waiting(p) : NULL;
         if (p->first && (!m || pst_mono_us() - m->first->lined_us < COMPANY_US)) {
             serve_job *job = p->first;
@@ -398,8 +473,11 @@ static void *work(void *arg)
             pthread_mutex_lock(&p->lock);
         } else if (m) {
             serve_line(p, m, me->number);
+        } else if (me->number || !p->jobs) {
+            pthread_cond_wait(me->number ? &p->work : &p->reading, &p->lock);
         } else {
-            pthread_cond_wait(&p->work, &p->lock);
+            struct timespec until = pst_mono_at(pst_mono_us() + LOOK_US);
+            pthread_cond_timedwait(&p->reading, &p->lock, &until);
         }
     }
     pthread_mutex_unlock(&p->lock);
@@ -418,6 +496,7 @@ int serve_pool_new(const pst_serving_conf *conf, const serve_source *source, ser
     p->last = &p->first;
     pthread_mutex_init(&p->lock, NULL);
     pst_cond_init(&p->work);
+    pst_cond_init(&p->reading);
     p->open_models = pst_metric_of(conf->metrics, PST_METRIC_SERVING_MODELS, NULL);
     p->open_bytes = pst_metric_of(conf->metrics, PST_METRIC_SERVING_BYTES, NULL);
     pthread_mutex_lock(&p->lock); /* n_workers is looked at by the first of them */
@@ -460,7 +539,12 @@ bool serve_pool_ask(serve_pool *p, const pst_serving_ask *ask, pst_serving_answe
         p->last = &job->next;
         p->raw++;
         p->jobs++;
+        job->after = p->all;
+        if (p->all)
+            p->all->before = job;
+        p->all = job;
         pthread_cond_signal(&p->work);
+        pthread_cond_signal(&p->reading);
     }
     pthread_mutex_unlock(&p->lock);
     if (!fits) {
@@ -494,6 +578,7 @@ void serve_pool_free(serve_pool *p)
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->work);
+    pthread_cond_broadcast(&p->reading);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->n_workers; i++)
         pthread_join(p->workers[i].thread, NULL);
@@ -512,6 +597,7 @@ void serve_pool_free(serve_pool *p)
     PST_ASSERT(!p->jobs);
     pst_map_done(&p->meters, free);
     pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->reading);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }

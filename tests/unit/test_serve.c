@@ -527,6 +527,56 @@ static void test_serve_too_many_are_refused(void **state)
     world_free(w);
 }
 
+/* A loop that ends when its time does. */
+static void endless(pst_buf *ret)
+{
+    pst_onnx_builder *body = pst_onnx_new("body", 17, 8), *o = pst_onnx_new("endless", 17, 8);
+    pst_onnx_input(body, "i", PST_I64, 0, NULL, NULL);
+    pst_onnx_input(body, "go_in", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_input(body, "v_in", PST_F32, 2, (int64_t[]){-1, 8}, "N");
+    pst_onnx_node(body, "Identity", KIT_S("go_in"), KIT_S("go_out"));
+    pst_onnx_node(body, "Neg", KIT_S("v_in"), KIT_S("v_out"));
+    pst_onnx_output(body, "go_out", PST_BOOL, 0, NULL, NULL);
+    pst_onnx_output(body, "v_out", PST_F32, 2, (int64_t[]){-1, 8}, "N");
+    pst_onnx_input(o, "x", PST_F32, 2, (int64_t[]){-1, 8}, "N");
+    pst_onnx_ints(o, "rounds", 0, NULL, (int64_t[]){INT64_MAX});
+    pst_onnx_node(o, "Loop", KIT_S("rounds", "", "x"), KIT_S("y"));
+    pst_onnx_attr_graph(o, "body", body);
+    pst_onnx_output(o, "y", PST_F32, 2, (int64_t[]){-1, 8}, "N");
+    pst_onnx_free(body);
+    kit_finish(o, ret);
+}
+
+/* A model without an end holds up neither others, nor the end of the time of those that wait for it, nor the end of the pool. */
+static void test_serve_a_slow_model_hurts_itself_alone(void **state)
+{
+    static asked slow[2 * SERVE_WORKERS_MAX], q;
+    char body[300], late[400];
+    world *w = world_new(64 << 20, 60000);
+    kit_mlp(&w->files[1]);
+    endless(&w->files[2]);
+    body_of(1, body, sizeof body);
+    snprintf(late, sizeof late, "{\"parameters\":{\"timeout\":300000},%s", body + 1);
+    pst_serving_ask one = {.what = PST_SERVING_INFER, .model = "m", .version = 2, .body = {body, strlen(body)}, .json_len = SIZE_MAX};
+    for (int i = 0; i < 2 * SERVE_WORKERS_MAX; i++)
+        assert_true(serve_pool_ask(w->pool, &one, answered, &slow[i], &slow[i].a));
+    pst_sleep_ms(300);
+    says(w, "m", body, 200, "model_version\":\"1");
+    int64_t begin = pst_mono_us();
+    one.body = (pst_slice){late, strlen(late)};
+    assert_true(serve_pool_ask(w->pool, &one, answered, &q, &q.a));
+    wait_for(&q);
+    assert_int_equal(q.a.status, 504);
+    assert_true(pst_mono_us() - begin < 20000000); /* 60 s is what the others may take */
+    done(&q);
+    world_free(w);
+    assert_true(pst_mono_us() - begin < 40000000);
+    for (int i = 0; i < 2 * SERVE_WORKERS_MAX; i++) {
+        assert_true(slow[i].done && slow[i].a.status >= 422);
+        done(&slow[i]);
+    }
+}
+
 /* The pool ends while requests wait: each is answered. */
 static void test_serve_the_end_answers_all(void **state)
 {
@@ -557,6 +607,7 @@ int main(void)
         cmocka_unit_test(test_serve_runs_are_shared_once_rows_were_seen_to_be_by_themselves),
         cmocka_unit_test(test_serve_rows_that_depend_on_their_neighbours_never_share_a_run),
         cmocka_unit_test(test_serve_models_in_use_are_kept_and_others_closed),
+        cmocka_unit_test(test_serve_a_slow_model_hurts_itself_alone),
         cmocka_unit_test(test_serve_too_many_are_refused),
         cmocka_unit_test(test_serve_the_end_answers_all),
     };
