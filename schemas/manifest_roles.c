@@ -134,6 +134,8 @@ static void read_role(mf_reader *r, const mf_place *roles, const char *name, con
 {
     char path[160], what[64];
     const char *near = pst_nearest(name, known_roles, KNOWN_ROLES);
+    if (near && !strcmp(near, name))
+        near = NULL;
     if (!name_is_good(name)) {
         mf_wrong(r, roles, name, "is no name for a role: small letters, digits and '-', beginning with a letter, %d at most",
                  ROLE_NAME_BYTES);
@@ -150,7 +152,7 @@ static void read_role(mf_reader *r, const mf_place *roles, const char *name, con
                  near ? near : "", near ? "\"?" : "");
         return;
     }
-    if (near && strcmp(near, name) != 0)
+    if (near)
         mf_warn(r, roles, name, "is a role of a name of your own; did you mean \"%s\"?", near);
     pst_role *role = add_role(m, name, 1);
     role->line = pst_yaml_key_line(r->y, roles->obj, name);
