@@ -243,8 +243,6 @@ static void read_metrics(mf_reader *r, const mf_place *top, pst_manifest *m)
         is_known = is_known || !strcmp(type, types[i]);
     if (!is_known)
         mf_warn(r, &p, "type", "\"%.40s\" is not a known extractor: only lines and evaluation-metrics.txt are read", type);
-    else if (type && !strncmp(type, "tensorboard", 11))
-        mf_warn(r, &p, "type", "%s is not read yet: print JSON lines with \"penstock\":\"metrics\", or write evaluation-metrics.txt", type);
     free(type);
     pst_collect c;
     pst_collect_read(v, &c, metrics_complaint, r);

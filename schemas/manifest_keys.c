@@ -81,12 +81,13 @@ static const pst_key rows[] = {
     {"data_stores[].connection", "records", PST_KEY_WHOLE, .lo = 0, .hi = (double)INT64_MAX, .def = "0", .help = "As beside `id`."},
 
     {"evaluation_metrics", "type", PST_KEY_TEXT, .hi = NAME_BYTES,
-     .help = "`regex_extractor`: points from lines of the output, by `groups`. `emetrics_file`, `logger`: lines and "
-             "`evaluation-metrics.txt` are read "
-             "in any case. `tensorboard`: not yet read, with a warning."},
+     .help = "`regex_extractor`: points from lines of the output, by `groups`. `tensorboard`: from event files. `emetrics_file`, `logger`: "
+             "lines and "
+             "`evaluation-metrics.txt` are read in any case."},
     {"evaluation_metrics", "image_tag", PST_KEY_OTHER, .form = "text", .help = "FfDL's; ignored."},
     {"evaluation_metrics", "in", PST_KEY_OTHER, .form = "path, or a list of them",
-     .help = "`regex_extractor`: files read beside the output and `user_log.txt`. Begins with `$LOG_DIR`, `$JOB_STATE_DIR`, `$RESULT_DIR`, "
+     .help = "`regex_extractor`: files read beside the output and `user_log.txt`. `tensorboard`: folders with event files, `$LOG_DIR` "
+             "without it. Begins with `$LOG_DIR`, `$JOB_STATE_DIR`, `$RESULT_DIR`, "
              "`$CHECKPOINT_DIR` or `$MODEL_DIR`; without one it is below `$MODEL_DIR`."},
     {"evaluation_metrics", "line_lookahead", PST_KEY_OTHER, .form = "whole number, 1 to 64", .def = "4",
      .help = "Lines that one match may span. `linelookahead` is the same."},

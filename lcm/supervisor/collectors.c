@@ -1,5 +1,5 @@
 /* collectors.c - the sources of a run's metric points and what each is read by. Learners of one job share $LOG_DIR, so what stands in its top has one
- * reader, learner 1, and each learner reads its own folder: a file is read once, by whoever is nearest to it. */
+ * reader, the process of rank 0, and each process reads its own folder: a file is read once, by whoever is nearest to it. */
 #include "lcm/supervisor/collectors.h"
 
 #include "common/base/array.h"
@@ -9,6 +9,7 @@
 #include "lcm/supervisor/follow.h"
 #include "lcm/supervisor/lines.h"
 #include "lcm/supervisor/metric_line.h"
+#include "lcm/supervisor/tb_files.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -34,6 +35,8 @@ struct sup_collectors {
     sup_extract *streams[2]; /* stdout, stderr */
     source **sources;
     size_t n_sources;
+    sup_tb_files *events[PST_COLLECT_PATHS_MAX];
+    size_t n_events;
     int *dirs; /* descriptors that sources rest on */
     size_t n_dirs;
 };
@@ -113,12 +116,41 @@ static const char *folder_of(const sup_run *r, pst_collect_root root)
     }
 }
 
-/* A learner's own folder is read by itself, all else that learners share by the first. */
-static bool is_ours(const sup_run *r, pst_collect_root root, const char *name)
+/* A path of `in`: $JOB_STATE_DIR/logs is $LOG_DIR. */
+static pst_collect_root place_of(const char *path, const char **ret_name)
+{
+    pst_collect_root root = pst_collect_root_of(path, ret_name);
+    if (root != PST_COLLECT_ROOT_JOB_STATE || strncmp(*ret_name, "logs", 4) || ((*ret_name)[4] && (*ret_name)[4] != '/'))
+        return root;
+    *ret_name += 4 + strspn(*ret_name + 4, "/");
+    return PST_COLLECT_ROOT_LOG;
+}
+
+/* The folder of this process: ours in what processes share, and what stands in it. */
+static bool is_own(const sup_run *r, pst_collect_root root, const char *name)
 {
     size_t len = strlen(r->spec.process);
-    bool own = root == PST_COLLECT_ROOT_MODEL || (!strncmp(name, r->spec.process, len) && (!name[len] || name[len] == '/'));
-    return own || (r->rank == 0 && strncmp(name, "learner-", 8) != 0);
+    return root == PST_COLLECT_ROOT_MODEL || (!strncmp(name, r->spec.process, len) && (!name[len] || name[len] == '/'));
+}
+
+/* A path that begins with the name of another process of the job: that one reads it. */
+static bool is_anothers(void *arg, const char *name)
+{
+    const sup_run *r = ((sup_collectors *)arg)->run;
+    char first[64];
+    int index;
+    size_t len = strcspn(name, "/");
+    if (!len || len >= sizeof first)
+        return false;
+    memcpy(first, name, len);
+    first[len] = 0;
+    return strcmp(first, r->spec.process) != 0 && pst_manifest_role(&r->manifest, first, &index);
+}
+
+/* A process's own folder is read by itself, all else that they share by the first. */
+static bool is_ours(sup_collectors *c, pst_collect_root root, const char *name)
+{
+    return is_own(c->run, root, name) || (c->run->rank == 0 && !is_anothers(c, name));
 }
 
 /* FfDL's learner shell writes the output to training-log.txt; here it is read as it comes, and the file is our copy of it. */
@@ -143,16 +175,29 @@ static void add_extractors(sup_collectors *c)
     add_file(c, r->own_log_dir, "user_log.txt", true);
     for (size_t i = 0; i < c->rules.n_paths; i++) {
         const char *name;
-        pst_collect_root root = pst_collect_root_of(c->rules.paths[i], &name);
-        const char *below_logs = root == PST_COLLECT_ROOT_JOB_STATE && !strncmp(name, "logs/", 5) ? name + 5 : NULL;
-        if (below_logs) {
-            root = PST_COLLECT_ROOT_LOG;
-            name = below_logs;
-        }
+        pst_collect_root root = place_of(c->rules.paths[i], &name);
         bool twice = root == PST_COLLECT_ROOT_LOG && !strcmp(name, "user_log.txt");
-        if (*name && !is_the_output(name) && !twice && is_ours(r, root, name))
+        if (*name && !is_the_output(name) && !twice && is_ours(c, root, name))
             add_file(c, folder_of(r, root), name, true);
     }
+}
+
+static void add_events(sup_collectors *c, const char *path)
+{
+    const char *name;
+    sup_run *r = c->run;
+    pst_collect_root root = place_of(path, &name);
+    int fd = is_own(r, root, name) || !is_anothers(c, name) ? open_dir(c, folder_of(r, root)) : -1;
+    if (fd >= 0)
+        c->events[c->n_events++] = sup_tb_files_new(&(sup_tb_files_conf){.dir_fd = fd,
+                                                                         .name = name,
+                                                                         .process = r->spec.process,
+                                                                         .shared = !is_own(r, root, name),
+                                                                         .first = r->rank == 0,
+                                                                         .point = publish,
+                                                                         .say = say,
+                                                                         .anothers = is_anothers,
+                                                                         .arg = c});
 }
 
 sup_collectors *sup_collectors_new(sup_run *r, void (*point)(void *arg, const pst_metric_point *point), void *arg)
@@ -165,6 +210,10 @@ sup_collectors *sup_collectors_new(sup_run *r, void (*point)(void *arg, const ps
     pst_collect_read(r->manifest.evaluation_metrics, &c->rules, NULL, NULL);
     if (c->rules.kind == PST_COLLECT_REGEX)
         add_extractors(c);
+    for (size_t i = 0; c->rules.kind == PST_COLLECT_TENSORBOARD && i < c->rules.n_paths; i++)
+        add_events(c, c->rules.paths[i]);
+    if (c->rules.kind == PST_COLLECT_TENSORBOARD && !c->rules.n_paths)
+        add_events(c, "$LOG_DIR");
     return c;
 }
 
@@ -180,6 +229,8 @@ void sup_collectors_poll(sup_collectors *c)
 {
     for (size_t i = 0; i < c->n_sources; i++)
         sup_follow_poll(c->sources[i]->follow);
+    for (size_t i = 0; i < c->n_events; i++)
+        sup_tb_files_poll(c->events[i]);
 }
 
 static void end_source(source *s)
@@ -202,6 +253,8 @@ void sup_collectors_end(sup_collectors *c)
     }
     for (size_t i = 0; i < c->n_sources; i++)
         end_source(c->sources[i]);
+    for (size_t i = 0; i < c->n_events; i++)
+        sup_tb_files_end(c->events[i]);
     for (size_t i = 0; i < c->n_dirs; i++)
         close(c->dirs[i]);
     sup_rules_free(c->compiled);

@@ -254,7 +254,7 @@ static void test_manifest_what_is_not_supported_is_warned_of(void **state)
                      "");
     assert_int_equal(p.rc, 0);
     assert_int_equal(p.m.gpus, 0);
-    const char *const fields[] = {"gpus", "gpu_type", "lerners", "framework.image_tag", "evaluation_metrics.type"};
+    const char *const fields[] = {"gpus", "gpu_type", "lerners", "framework.image_tag"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_non_null(about(&p.warnings, fields[i]));
     assert_int_equal(p.warnings.n, sizeof fields / sizeof *fields);

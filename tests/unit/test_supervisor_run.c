@@ -478,6 +478,26 @@ static void test_run_regex_extractor_reads_output_and_files(void **state)
     assert_non_null(world_line(w, "step 1 loss 0.5")); /* a line stays a line */
 }
 
+/* One record of TensorBoard's (loss 0.5 at step 3), as its writer leaves it, whole and cut. */
+static void test_run_tensorboard_scalars_become_points(void **state)
+{
+    world *w = *state;
+    world_run(w,
+              "mkdir -p $LOG_DIR/tb/val; printf "
+              "'\\032\\000\\000\\000\\000\\000\\000\\000\\022\\233\\330\\055\\011\\000\\000\\040\\100\\374\\124\\331\\101\\020\\003\\052\\0"
+              "15\\012\\013\\012\\004\\154\\157\\163\\163\\025\\000\\000\\000\\077\\214\\377\\157\\344' > "
+              "$LOG_DIR/tb/val/events.out.tfevents.1; cd $LOG_DIR/tb/val; cat *.1 *.1 > events.out.tfevents.2; "
+              "printf xy >> events.out.tfevents.2",
+              "evaluation_metrics: {type: tensorboard, in: \"$JOB_STATE_DIR/logs/tb\"}\n", NULL);
+    assert_int_equal(world_end(w)->exit_code, 0);
+    assert_int_equal(world_own_points(w), 3);
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(w->points[i].group, "val");
+        assert_true(w->points[i].step == 3 && w->points[i].values[0].value == 0.5 && w->points[i].time == 1700000000500000);
+    }
+    assert_non_null(world_line(w, "evaluation_metrics: tb/val/events.out.tfevents.2 ends in the middle"));
+}
+
 static void test_run_stop_that_is_there_already_prevents_the_start(void **state)
 {
     world *w = *state;
@@ -557,6 +577,7 @@ int main(void)
         RUN(test_run_files_are_linked_under_their_names),
         RUN(test_run_evaluation_metrics_file_becomes_points),
         RUN(test_run_regex_extractor_reads_output_and_files),
+        RUN(test_run_tensorboard_scalars_become_points),
         RUN(test_run_stop_that_is_there_already_prevents_the_start),
         RUN(test_run_end_on_disk_is_told_by_the_next_supervisor),
         RUN(test_run_sigterm_without_a_reason_never_looks_like_success),
