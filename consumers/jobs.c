@@ -168,6 +168,7 @@ static void print_job(const pst_job_state *s)
     printf("  %-12s %d, learners %d, each %.3g cpus, %d gpus, %.0f MiB\n", "generation", s->generation, s->learners, s->cpus, s->gpus,
            (double)s->memory_bytes / 1048576);
     printf("  %-12s %s, priority %d, site %s\n", "queue", s->queue, s->priority, s->site);
+    row("held by", s->held_by);
     row_time("submitted", s->submitted_at);
     row_time("since", s->since);
     row_time("started", s->has_started_at ? s->started_at : 0);
@@ -216,7 +217,10 @@ static const pst_usage why_usage = {"why",
 static const char *advice(const pst_job_state *s)
 {
     switch (s->state) {
-    case PST_JOB_PUBLIC_STATE_QUEUED: return "It starts by itself once there is room; `penstock list --state PROCESSING` shows what runs.";
+    case PST_JOB_PUBLIC_STATE_QUEUED:
+        if (s->held_by)
+            return "`penstock release` lets it start.";
+        return "It starts by itself once there is room; `penstock list --state PROCESSING` shows what runs.";
     case PST_JOB_PUBLIC_STATE_PENDING: return "Its processes are being started; `penstock events -f` follows.";
     case PST_JOB_PUBLIC_STATE_FAILED: return "`penstock logs` shows what it said last; `penstock resume` tries again from its checkpoint.";
     case PST_JOB_PUBLIC_STATE_REJECTED: return "It was never a job. Correct it and submit it again, under another request id.";

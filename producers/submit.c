@@ -1,4 +1,4 @@
-/* submit.c - the verbs that publish job requests: submit, halt, resume, terminate, delete. The request is the event; the answer is read
+/* submit.c - the verbs that publish job requests: submit, halt, resume, terminate, delete, hold, release, reprioritise. The request is the event; the answer is read
  * from penstock.jobs.events, so a verb can say at once that the Trainer refused, and why. */
 #include "common/base/clock.h"
 #include "common/base/fs.h"
@@ -373,7 +373,7 @@ static int submit_run(int argc, char **argv)
     return failed ? failed : status;
 }
 
-/* ---- halt, resume, terminate, delete ---- */
+/* ---- halt, resume, terminate, delete, hold, release, reprioritise ---- */
 
 typedef struct job_opts {
     bool wait, force;
@@ -383,16 +383,18 @@ typedef struct job_opts {
 #undef AT
 #define AT(f) offsetof(job_opts, f)
 static const pst_opt job_table[] = {
-    {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "until it is done, not only until the Trainer has answered"},
     {"reason", 0, PST_OPT_STR, AT(reason), "TEXT", NULL, "kept with the event"},
     {"request-id", 0, PST_OPT_STR, AT(request_id), "R", NULL, "repeat a request without doing it twice"},
     {"user", 0, PST_OPT_STR, AT(user), "U", NULL, "in whose name [PENSTOCK_USER, USER]"},
+    /* from here on: what ends or begins a generation only */
+    {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "until it is done, not only until the Trainer has answered"},
     {"timeout", 0, PST_OPT_SPAN, AT(timeout_us), "T", NULL, "with --wait: give up waiting (exit status 124)"},
     /* the last: terminate and delete only */
     {"force", 0, PST_OPT_BOOL, AT(force), NULL, NULL,
      "also when its node is silent: what may still run there is ended when the node is back"},
 };
-enum { N_END_OPTS = sizeof job_table / sizeof *job_table, N_JOB_OPTS = N_END_OPTS - 1 };
+enum { N_END_OPTS = sizeof job_table / sizeof *job_table, N_JOB_OPTS = N_END_OPTS - 1, N_QUEUE_OPTS = 3 };
+enum { PRIORITY_ABS_MAX = 1000000 };
 static const pst_usage halt_usage = {"halt",
                                      "ID",
                                      "Stop a job so that it can be resumed: SIGTERM, its grace time, SIGKILL.",
@@ -420,6 +422,28 @@ static const pst_usage delete_usage = {"delete",
                                        N_END_OPTS,
                                        false};
 
+static const pst_usage hold_usage = {"hold",
+                                     "ID",
+                                     "Hold a waiting job back until it is released.",
+                                     "A job that runs cannot be held; halt stops it so that it can be resumed. A job whose manifest says "
+                                     "penstock.hold: true is held from the\n"
+                                     "start. What an operator holds, its owner cannot release.",
+                                     "penstock hold training-… --reason 'after the backup'\npenstock release training-…",
+                                     job_table,
+                                     N_QUEUE_OPTS,
+                                     false};
+static const pst_usage release_usage = {"release",    "ID", "Let a job go on that is held.", NULL, "penstock release training-…", job_table,
+                                        N_QUEUE_OPTS, false};
+static const pst_usage reprioritise_usage = {"reprioritise",
+                                             "ID N",
+                                             "Give a job another priority.",
+                                             "N is a whole number from -1000000 to 1000000; higher runs first. A job that runs goes on; "
+                                             "it counts when it is queued again.",
+                                             "penstock reprioritise training-… 5\npenstock reprioritise training-… -5",
+                                             job_table,
+                                             N_QUEUE_OPTS,
+                                             false};
+
 static int refused(const answer *a, const char *id, pst_err *err)
 {
     if (!strcmp(a->reason_code, "UNKNOWN_JOB"))
@@ -429,15 +453,29 @@ static int refused(const answer *a, const char *id, pst_err *err)
     return pst_err_set(err, PST_ESTATE, PST_CLASS_DATA, "jobs", 0, "refused (%s); `penstock why %s` tells where it is", a->reason_code, id);
 }
 
+/* N as the Trainer takes it; what it would refuse need not be published. */
+static int check_priority(const char *text, pst_err *err)
+{
+    char *end = NULL;
+    long n = strtol(text, &end, 10);
+    if (end != text && !*end && n >= -PRIORITY_ABS_MAX && n <= PRIORITY_ABS_MAX)
+        return 0;
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "N must be a whole number from %d to %d, found \"%.40s\"",
+                       -PRIORITY_ABS_MAX, PRIORITY_ABS_MAX, text);
+}
+
 /* Publishes what is asked of one job and waits for the Trainer's answer on jobs.events. That none came within ANSWER_US is no failure: the
  * request stands in Kafka and is answered whenever a Trainer runs. With --wait it also waits for the job's end. */
 static int ask(const pst_usage *usage, pst_job_action action, int argc, char **argv)
 {
     job_opts o = {0};
     pst_verb_run v;
-    int status = pst_verb_begin(&v, usage, argc, argv, &o, 1, 1);
+    int n_args = action == PST_JOB_ACTION_REPRIORITISE ? 2 : 1;
+    int status = pst_verb_begin(&v, usage, argc, argv, &o, n_args, n_args);
     if (status >= 0)
         return status;
+    if (n_args == 2 && check_priority(v.args[1], &v.err) < 0)
+        return pst_verb_end(&v, v.err.code);
     char uuid[37];
     pst_uuid7(uuid);
     pst_job_request r = {.request_id = (char *)(o.request_id ? o.request_id : uuid),
@@ -449,6 +487,8 @@ static int ask(const pst_usage *usage, pst_job_action action, int argc, char **a
         pst_str_map_set(&r.options, &r.n_options, "reason", o.reason);
     if (o.force)
         pst_str_map_set(&r.options, &r.n_options, "force", "true");
+    if (n_args == 2)
+        pst_str_map_set(&r.options, &r.n_options, "priority", v.args[1]);
     answer a = {.c = v.client, .request_id = r.request_id, .training_id = v.args[0], .talk = !v.settings.quiet};
     int rc = answer_open(&a, &v.err);
     if (!rc)
@@ -495,8 +535,39 @@ static int delete_run(int argc, char **argv)
     return ask(&delete_usage, PST_JOB_ACTION_DELETE, argc, argv);
 }
 
+static int hold_run(int argc, char **argv)
+{
+    return ask(&hold_usage, PST_JOB_ACTION_HOLD, argc, argv);
+}
+
+static int release_run(int argc, char **argv)
+{
+    return ask(&release_usage, PST_JOB_ACTION_RELEASE, argc, argv);
+}
+
+/* -5 is no option, but a number: it goes behind a --. */
+static int reprioritise_run(int argc, char **argv)
+{
+    const char *last = argc > 1 ? argv[argc - 1] : "";
+    bool is_negative = *last == '-' && last[1] && !last[1 + strspn(last + 1, "0123456789")];
+    char **with = pst_alloc((size_t)(argc + 2) * sizeof *with);
+    for (int i = 0; i < argc; i++)
+        with[i] = argv[i];
+    if (is_negative) {
+        with[argc - 1] = (char *)"--";
+        with[argc] = argv[argc - 1];
+    }
+    int status = ask(&reprioritise_usage, PST_JOB_ACTION_REPRIORITISE, argc + is_negative, with);
+    free(with);
+    return status;
+}
+
 const pst_verb pst_submit_verb = {"submit", "publish a job request", "jobs", submit_run, PST_USAGES(&submit_usage)};
 const pst_verb pst_halt_verb = {"halt", "stop a job so that it can be resumed", "jobs", halt_run, PST_USAGES(&halt_usage)};
 const pst_verb pst_resume_verb = {"resume", "go on with a halted or failed job", "jobs", resume_run, PST_USAGES(&resume_usage)};
 const pst_verb pst_terminate_verb = {"terminate", "end a job for good", "jobs", terminate_run, PST_USAGES(&terminate_usage)};
 const pst_verb pst_delete_verb = {"delete", "remove a job", "jobs", delete_run, PST_USAGES(&delete_usage)};
+const pst_verb pst_hold_verb = {"hold", "hold a waiting job back", "jobs", hold_run, PST_USAGES(&hold_usage)};
+const pst_verb pst_release_verb = {"release", "let a held job go on", "jobs", release_run, PST_USAGES(&release_usage)};
+const pst_verb pst_reprioritise_verb = {"reprioritise", "give a job another priority", "jobs", reprioritise_run,
+                                        PST_USAGES(&reprioritise_usage)};

@@ -320,6 +320,16 @@ static void read_isolation(mf_reader *r, const mf_place *own, pst_manifest *m)
     free(word);
 }
 
+/* YAML's true and false only: `hold: "no"` that held a job, or did not, would surprise somebody. */
+static bool read_hold(mf_reader *r, const mf_place *own)
+{
+    const json_t *v = mf_value(own, "hold");
+    char what[64];
+    if (v && !json_is_boolean(v))
+        mf_wrong(r, own, "hold", "must be true or false, found %s", mf_found(v, what));
+    return json_is_true(v);
+}
+
 /* Settings under `penstock` that are another framework's. */
 static void check_owners(mf_reader *r, const mf_place *own, const pst_manifest *m)
 {
@@ -355,6 +365,7 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         mf_check_keys(r, &own, true);
         m->queue_line = pst_yaml_key_line(r->y, own.obj, "queue");
         m->priority = (int)mf_int(r, &own, "priority");
+        m->hold = read_hold(r, &own);
         m->deadline_us = mf_span(r, &own, "deadline");
         mf_retries(r, &own, m);
         m->env = mf_env(r, &own, "penstock.env", m);

@@ -70,6 +70,7 @@ typedef struct pst_manifest {
     char *queue;
     int queue_line;
     int priority;
+    bool hold;           /* it waits until somebody releases it */
     int64_t deadline_us; /* 0 = none; from the start of PROCESSING */
     int retries;
     pst_retry_rule *retry_on; /* penstock.retries.on; none = after every failure of the job's own */

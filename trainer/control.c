@@ -1,4 +1,4 @@
-/* control.c - what is asked of a job that is there: halt, resume, terminate, delete, reprioritise. A live generation is only told to stop here; the
+/* control.c - what is asked of a job that is there: halt, resume, terminate, delete, reprioritise, hold, release. A live generation is only told to stop here; the
  * stop is carried out when nothing of it is left (ending.c). What came before its submission is answered here, too, when that has come
  * or was waited for in vain. */
 #include "trainer/core_state.h"
@@ -179,7 +179,54 @@ static void reprioritise(const asked *a)
                &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
     if (queued)
         trainer_queue_add(a->c, j);
+    if (queued && j->s.held_by)
+        trainer_queue_said(j);
     free(reason);
+}
+
+/* Only what waits can be held: one that runs would go on as if nothing had been said. */
+static void hold(const asked *a)
+{
+    trainer_job *j = a->j;
+    const char *state = pst_job_public_state_text(j->s.state);
+    if (j->s.held_by) {
+        refuse(a, "WRONG_STATE", "the job is held already, by user %.100s", j->s.held_by);
+    } else if (pst_job_state_is_live(j->s.state)) {
+        refuse(a, "WRONG_STATE", "the job is %s: what has been started cannot be held back; halt stops it so that it can be resumed",
+               state);
+    } else if (j->s.state != PST_JOB_PUBLIC_STATE_QUEUED) {
+        refuse(a, "WRONG_STATE", "the job is %s and does not wait: there is nothing to hold", state);
+    } else {
+        char *reason = pst_sprintf("held by %s", a->by);
+        trainer_queue_remove(a->c, j); /* its place depends on it */
+        tcore_set_text(&j->s.held_by, a->r->user);
+        j->never_us = 0;
+        trainer_queue_add(a->c, j);
+        trainer_queue_said(j);
+        say(a, PST_JOB_EVENT_TYPE_HELD, j->s.state, reason);
+        free(reason);
+    }
+}
+
+/* What an operator holds, its owner cannot let go. A job that was halted while it was held is held still, and can be released. */
+static void release(const asked *a)
+{
+    trainer_job *j = a->j;
+    bool others = j->s.held_by && strcmp(j->s.held_by, j->s.user);
+    if (!j->s.held_by || (j->s.state != PST_JOB_PUBLIC_STATE_QUEUED && j->s.state != PST_JOB_PUBLIC_STATE_HALTED)) {
+        refuse(a, "WRONG_STATE", "the job is %s and nobody holds it", pst_job_public_state_text(j->s.state));
+    } else if (others && !trainer_request_of_operator(a->c, a->r)) {
+        refuse(a, "NOT_YOURS", "user %.100s, an operator, holds the job: only operators can release it", j->s.held_by);
+    } else {
+        char *reason = pst_sprintf("released by %s", a->by);
+        bool queued = j->queued;
+        trainer_queue_remove(a->c, j);
+        tcore_set_text(&j->s.held_by, NULL);
+        say(a, PST_JOB_EVENT_TYPE_RELEASED, j->s.state, reason);
+        if (queued)
+            trainer_queue_add(a->c, j);
+        free(reason);
+    }
 }
 
 static void do_it(asked *a)
@@ -190,6 +237,8 @@ static void do_it(asked *a)
     case PST_JOB_ACTION_TERMINATE: terminate(a); break;
     case PST_JOB_ACTION_DELETE: delete_job(a); break;
     case PST_JOB_ACTION_REPRIORITISE: reprioritise(a); break;
+    case PST_JOB_ACTION_HOLD: hold(a); break;
+    case PST_JOB_ACTION_RELEASE: release(a); break;
     default: break; /* not here */
     }
 }
@@ -205,7 +254,7 @@ void tcore_control(tcore *c, const pst_job_request *r)
     trainer_check_text(&bad, "training_id", id, true);
     trainer_check_text(&bad, "user", r->user, false);
     if (r->action == PST_JOB_ACTION_UNKNOWN)
-        pst_complain(&bad, "action", 0, "is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE");
+        pst_complain(&bad, "action", 0, "is none of SUBMIT HALT RESUME TERMINATE DELETE REPRIORITISE HOLD RELEASE");
     bool answered =
         (j && *r->request_id && trainer_is_answered(j, mark)) || tcore_orphan_answered(c, r); /* the latter before it was submitted */
     if (answered) {

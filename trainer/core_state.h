@@ -74,7 +74,7 @@ struct trainer_site {
     char *name;
     trainer_node **nodes; /* by name */
     size_t n_nodes;
-    trainer_job **queue; /* by (priority down, submitted_at, training_id) */
+    trainer_job **queue; /* by (held, priority down, submitted_at, training_id) */
     size_t n_queue, cap_queue, n_unsaid;
 };
 
@@ -130,6 +130,7 @@ void tcore_charge(tcore *c, trainer_job *j);         /* to s.node */
 void tcore_release(tcore *c, trainer_job *j);        /* fine when it is not charged */
 void trainer_queue_add(tcore *c, trainer_job *j);    /* into its site's queue; the event comes from trainer_queue_run */
 void trainer_queue_remove(tcore *c, trainer_job *j); /* fine when it is not queued */
+void trainer_queue_said(trainer_job *j);             /* why it waits is in its state already: no event of that */
 
 /* ---- nonces.c */
 /* Node, epoch and nonce of a command; their digests into the state. */

@@ -49,6 +49,8 @@ static const struct row {
     {PST_JOB_EVENT_TYPE_TERMINATED, QUEUED | LIVE | HALTED, TERMINATED, "nothing of the generation is left"},
     {PST_JOB_EVENT_TYPE_DELETED, ENDED, SAME, "a user asked to delete; the state's record is removed"},
     {PST_JOB_EVENT_TYPE_REPRIORITISED, QUEUED | LIVE | HALTED | FAILED, SAME, "a user changed the priority"},
+    {PST_JOB_EVENT_TYPE_HELD, QUEUED, SAME, "a user holds it back until it is released"},
+    {PST_JOB_EVENT_TYPE_RELEASED, QUEUED | HALTED, SAME, "a user lets it go on"},
     {PST_JOB_EVENT_TYPE_REJECTED, NEW, REFUSED, "a submission that cannot be met: no job, but its answer is kept"},
     {PST_JOB_EVENT_TYPE_REJECTED, NEW | QUEUED | LIVE | ENDED, SAME, "a request that cannot be met"},
     {PST_JOB_EVENT_TYPE_OTHER, QUEUED | LIVE, SAME, "a remark: why a deployment takes long, a launcher's note"},

@@ -1,6 +1,7 @@
 /* places.c - sites and nodes, what of them is taken, and who waits where: tables and sums that everything above rests on. A node belongs to one
  * site. What a generation needs is charged to one node from its deployment until its last process was observed to have ended; sums are
- * whole numbers, so that they come back to zero exactly. A site's queue is kept in order at all times: by priority, then submission. */
+ * whole numbers, so that they come back to zero exactly. A site's queue is kept in order at all times: by priority, then submission,
+ * and what is held at its end. */
 #include "common/base/array.h"
 #include "trainer/core_state.h"
 
@@ -99,8 +100,11 @@ void tcore_release(tcore *c, trainer_job *j)
 
 /* ---- the queue of one site ------------------------------------------------------------------------------------------------------- */
 
+/* Those that are held stand behind all others: who looks for the next need not pass them over. */
 static int compare(const trainer_job *a, const trainer_job *b)
 {
+    if (!a->s.held_by != !b->s.held_by)
+        return a->s.held_by ? 1 : -1;
     if (a->s.priority != b->s.priority)
         return a->s.priority > b->s.priority ? -1 : 1;
     if (a->s.submitted_at != b->s.submitted_at)
@@ -145,4 +149,11 @@ void trainer_queue_remove(tcore *c, trainer_job *j)
     s->n_queue--;
     s->n_unsaid -= j->unsaid;
     j->queued = j->unsaid = false;
+}
+
+void trainer_queue_said(trainer_job *j)
+{
+    PST_ASSERT(j->queued);
+    j->site->n_unsaid -= j->unsaid;
+    j->unsaid = false;
 }

@@ -115,6 +115,7 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
         pst_complaints_done(&details);
     } else {
         pst_job_state s = new_state(c, in, m, training_id);
+        s.held_by = pst_strdup(m->hold ? in->request->user : NULL);
         trainer_job *j = tcore_adopt(c, &s);
         tcore_remember(j, mark);
         tcore_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.actor = actor});

@@ -170,8 +170,7 @@ void tcore_loaded(tcore *c)
             tcore_charge(c, j);
         } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
             trainer_queue_add(c, j);
-            j->unsaid = false; /* its reason is in the state already */
-            j->site->n_unsaid--;
+            trainer_queue_said(j);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* jobs.c - /v1/jobs: submit, list, show, halt, resume, terminate, delete. What changes a job is published as a request and answered when the broker
+/* jobs.c - /v1/jobs: submit, list, show, halt, resume, terminate, delete, hold, release, reprioritise. What changes a job is published as a request and answered when the broker
  * has it: the Trainer decides, and its answer is an event. So this file checks what needs no knowledge of other jobs (the manifest), and holds no
  * state of its own. Lists and single jobs come from the store, which follows jobs.state. */
 #include "producers/gateway/gateway.h"
@@ -131,9 +131,10 @@ static void submit(void *arg, pst_http_req *req)
     pst_event_clear(&pst_job_request_type, &r);
 }
 
-/* ---- halt, resume, terminate, delete ---- */
+/* ---- halt, resume, terminate, delete, hold, release, reprioritise ---- */
 
-static void act(gw_state *g, pst_http_req *req, pst_job_action action)
+/* The Trainer judges the priority; NULL where the action has none. */
+static void act(gw_state *g, pst_http_req *req, pst_job_action action, const char *priority)
 {
     const char *id = pst_http_param(req, "id");
     PST_ASSERT(id);
@@ -141,28 +142,46 @@ static void act(gw_state *g, pst_http_req *req, pst_job_action action)
     complete(req, &r);
     if (!strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
         text_set(&r.user, pst_account_name(NULL));
+    if (priority)
+        pst_str_map_set(&r.options, &r.n_options, "priority", priority);
     gw_publisher_send(g->publisher, req, &r, id, id, NULL);
     pst_event_clear(&pst_job_request_type, &r);
 }
 
 static void halt(void *arg, pst_http_req *req)
 {
-    act(arg, req, PST_JOB_ACTION_HALT);
+    act(arg, req, PST_JOB_ACTION_HALT, NULL);
 }
 
 static void resume(void *arg, pst_http_req *req)
 {
-    act(arg, req, PST_JOB_ACTION_RESUME);
+    act(arg, req, PST_JOB_ACTION_RESUME, NULL);
 }
 
 static void terminate(void *arg, pst_http_req *req)
 {
-    act(arg, req, PST_JOB_ACTION_TERMINATE);
+    act(arg, req, PST_JOB_ACTION_TERMINATE, NULL);
 }
 
 static void delete (void *arg, pst_http_req *req)
 {
-    act(arg, req, PST_JOB_ACTION_DELETE);
+    act(arg, req, PST_JOB_ACTION_DELETE, NULL);
+}
+
+static void hold(void *arg, pst_http_req *req)
+{
+    act(arg, req, PST_JOB_ACTION_HOLD, NULL);
+}
+
+static void release(void *arg, pst_http_req *req)
+{
+    act(arg, req, PST_JOB_ACTION_RELEASE, NULL);
+}
+
+static void reprioritise(void *arg, pst_http_req *req)
+{
+    const char *priority = gw_query(req, "priority");
+    act(arg, req, PST_JOB_ACTION_REPRIORITISE, priority ? priority : "");
 }
 
 /* ---- list and show ---- */
@@ -282,6 +301,13 @@ static const gw_schema schemas[] = {
      })},
     {0}};
 static const gw_param of_submit[] = {KEY, USER, TRACE, {0}}, of_job[] = {GW_ID, {0}}, of_action[] = {GW_ID, KEY, USER, TRACE, {0}},
+                      of_priority[] = {GW_ID,
+                                       KEY,
+                                       USER,
+                                       TRACE,
+                                       {"priority", "query", GW_JSON({"type" : "integer", "minimum" : -1000000, "maximum" : 1000000}),
+                                        "required; higher runs first"},
+                                       {0}},
                       of_list[] = {
                           {"state", "query", GW_JSON({"type" : "string"}), "jobs in this state"},
                           {"user", "query", GW_JSON({"type" : "string"}), "jobs of this user"},
@@ -326,6 +352,13 @@ static const gw_route routes[] = {
      NULL,
      to_action},
     {{"POST", "/v1/jobs/{id}/terminate", terminate, 0, 0, "Ends a job for good."}, "terminateJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/hold", hold, 0, 0, "Holds a waiting job back until it is released."}, "holdJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/release", release, 0, 0, "Lets a job go on that is held."}, "releaseJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/reprioritise", reprioritise, 0, 0, "Gives a job another priority. Query: `priority`."},
+     "reprioritiseJob",
+     of_priority,
+     NULL,
+     to_action},
 };
 
 const gw_noun gw_jobs_noun = {"jobs", "Jobs: submit, see, end.", routes, sizeof routes / sizeof *routes, schemas};

@@ -169,8 +169,8 @@ static char *random_manifest(void)
     pst_buf_printf(&b, "name: job\nlearners: %d\ncpus: %s\nmemory: 256 MiB\ngpus: %d\n", 1 + below(3), chance(50) ? "1" : "0.5",
                    chance(15) ? 1 : 0);
     pst_buf_printf(&b, "framework: {name: custom, version: 1, command: run}\n");
-    pst_buf_printf(&b, "penstock: {retries: %d, priority: %d, roles: {%s}%s}\n", below(3), below(3), roles[below(6)],
-                   chance(15) ? ", deadline: 20s" : "");
+    pst_buf_printf(&b, "penstock: {retries: %d, priority: %d, roles: {%s}%s%s}\n", below(3), below(3), roles[below(6)],
+                   chance(15) ? ", deadline: 20s" : "", chance(8) ? ", hold: true" : "");
     if (chance(8))
         pst_buf_printf(&b, "storage: nothing\n");
     if (chance(6)) { /* never fits */
@@ -206,10 +206,10 @@ static void user_acts(void)
 {
     record *r = pst_alloc(sizeof *r);
     char *id = pst_sprintf("r%d", chance(10) && w.n_requests ? below(w.n_requests) : w.n_requests);
-    static const pst_job_action actions[] = {PST_JOB_ACTION_HALT,   PST_JOB_ACTION_HALT,      PST_JOB_ACTION_HALT,
-                                             PST_JOB_ACTION_HALT,   PST_JOB_ACTION_RESUME,    PST_JOB_ACTION_RESUME,
-                                             PST_JOB_ACTION_RESUME, PST_JOB_ACTION_RESUME,    PST_JOB_ACTION_RESUME,
-                                             PST_JOB_ACTION_DELETE, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_REPRIORITISE};
+    static const pst_job_action actions[] = {
+        PST_JOB_ACTION_HALT,      PST_JOB_ACTION_HALT,         PST_JOB_ACTION_HALT,   PST_JOB_ACTION_HALT,   PST_JOB_ACTION_RESUME,
+        PST_JOB_ACTION_RESUME,    PST_JOB_ACTION_RESUME,       PST_JOB_ACTION_RESUME, PST_JOB_ACTION_RESUME, PST_JOB_ACTION_DELETE,
+        PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_REPRIORITISE, PST_JOB_ACTION_HOLD,   PST_JOB_ACTION_HOLD,   PST_JOB_ACTION_RELEASE};
     w.n_requests++;
     r->request.request_id = id;
     r->request.user = pst_strdup(chance(50) ? "ann" : "bob");
@@ -225,7 +225,7 @@ static void user_acts(void)
         pst_training_id(r->request.user, id, training_id);
         pst_map_put(&w.ids, training_id, &w);
     } else {
-        r->request.action = actions[below(12)];
+        r->request.action = actions[below(15)];
         r->request.training_id = pst_strdup(random_id());
         if (chance(20))
             pst_str_map_set(&r->request.options, &r->request.n_options, "force", "true");
@@ -445,6 +445,24 @@ static void operator_acts(void)
     world_put(below(REQUEST_PARTS), r);
 }
 
+/* What is held would wait for ever: in the end an operator lets all of it go. */
+static void operator_releases(void)
+{
+    for (size_t i = 0; i < w.states.n; i++) {
+        const pst_job_state *s = w.states.at[i].key ? w.states.at[i].value : NULL;
+        if (!s || !s->held_by || s->state != PST_JOB_PUBLIC_STATE_QUEUED)
+            continue;
+        record *r = pst_alloc(sizeof *r);
+        r->request.request_id = pst_sprintf("r%d", w.n_requests++);
+        r->request.user = pst_strdup("op");
+        r->request.time = w.now_us;
+        r->request.action = PST_JOB_ACTION_RELEASE;
+        r->request.training_id = pst_strdup(s->training_id);
+        pst_map_put(&w.asked, r->request.request_id, &w);
+        world_put(below(REQUEST_PARTS), r);
+    }
+}
+
 static void processes_go_on(void)
 {
     for (size_t i = 0; i < w.n_processes; i++) {
@@ -491,7 +509,7 @@ static void processes_go_on(void)
 static void check_once(const pst_job_event *e)
 {
     if (e->type != PST_JOB_EVENT_TYPE_HALTING && e->type != PST_JOB_EVENT_TYPE_RESUMED && e->type != PST_JOB_EVENT_TYPE_TERMINATING &&
-        e->type != PST_JOB_EVENT_TYPE_REPRIORITISED)
+        e->type != PST_JOB_EVENT_TYPE_REPRIORITISED && e->type != PST_JOB_EVENT_TYPE_HELD && e->type != PST_JOB_EVENT_TYPE_RELEASED)
         return;
     char *key = pst_sprintf("%s %s %s", pst_job_event_type_text(e->type), e->training_id, e->request_id);
     if (pst_map_put(&w.done, key, &w))
@@ -599,6 +617,8 @@ static void publish(trainer_actions *a, pst_job_state *states)
         case PST_DO_EVENT: check_event(&x->event); break;
         case PST_DO_COMMAND: command_goes(&x->command); break;
         case PST_DO_STATE:
+            if (states[i].held_by && pst_job_state_is_live(states[i].state))
+                broken("%s runs, and user %s holds it", x->key, states[i].held_by);
             old = pst_alloc(sizeof states[i]);
             memcpy(old, &states[i], sizeof states[i]);
             states[i] = (pst_job_state){0};
@@ -828,6 +848,8 @@ static void run(uint64_t seed)
             operator_acts();
         if (!w.calm && chance(5))
             stranger_acts();
+        if (w.calm && i % 50 == 0)
+            operator_releases();
         nodes_live_and_die();
         w.now_us += below(w.calm ? 1500000 : 400000);
         processes_go_on();

@@ -65,6 +65,7 @@ static const char good[] = "name: tf_convolutional_network_tutorial\n"
                            "penstock:\n"
                            "  queue: night\n"
                            "  priority: 7\n"
+                           "  hold: true\n"
                            "  deadline: 2h\n"
                            "  retries: 2\n"
                            "  grace: 3s\n"
@@ -165,6 +166,7 @@ static void test_manifest_ffdl_fields_and_ours_are_read(void **state)
     assert_string_equal(json_string_value(json_object_get(p.m.stores[0].connection, "path")), "/cosdata");
     assert_string_equal(p.m.queue, "night");
     assert_int_equal(p.m.priority, 7);
+    assert_true(p.m.hold);
     assert_int_equal(p.m.deadline_us, 7200000000);
     assert_int_equal(p.m.retries, 2);
     assert_int_equal(p.m.grace_us, 3000000);

@@ -339,8 +339,9 @@ static void test_times_the_clock_in_the_middle_is_taken_once(void **unused)
 
 static void test_core_other_peoples_jobs_are_not_touched(void **unused)
 {
-    static const pst_job_action all[] = {PST_JOB_ACTION_HALT, PST_JOB_ACTION_RESUME, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_DELETE,
-                                         PST_JOB_ACTION_REPRIORITISE};
+    static const pst_job_action all[] = {PST_JOB_ACTION_HALT,   PST_JOB_ACTION_RESUME,       PST_JOB_ACTION_TERMINATE,
+                                         PST_JOB_ACTION_DELETE, PST_JOB_ACTION_REPRIORITISE, PST_JOB_ACTION_HOLD,
+                                         PST_JOB_ACTION_RELEASE};
     bench b = start();
     lcm(&b, "running", 4);
     const char *id = submit(&b, "r1", simple);

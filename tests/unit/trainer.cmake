@@ -1,6 +1,7 @@
 pst_test(manifest SOURCES unit/test_manifest.c LIBS pst_schemas)
 pst_test(manifest_secrets SOURCES unit/test_manifest_secrets.c LIBS pst_schemas)
 pst_test(trainer_core SOURCES unit/test_trainer_core.c LIBS pst_trainer_core)
+pst_test(trainer_queue SOURCES unit/test_trainer_queue.c LIBS pst_trainer_core)
 pst_test(trainer_nodes SOURCES unit/test_trainer_nodes.c LIBS pst_trainer_core)
 pst_test(trainer_gang SOURCES unit/test_trainer_gang.c LIBS pst_trainer_core)
 pst_test(trainer_inputs SOURCES unit/test_trainer_inputs.c LIBS pst_trainer)
