@@ -169,6 +169,8 @@ static void print_job(const pst_job_state *s)
            (double)s->memory_bytes / 1048576);
     printf("  %-12s %s, priority %d, site %s\n", "queue", s->queue, s->priority, s->site);
     row("held by", s->held_by);
+    for (size_t i = 0; i < s->n_after; i++)
+        row(i ? "" : "after", s->after[i]);
     row_time("submitted", s->submitted_at);
     row_time("since", s->since);
     row_time("started", s->has_started_at ? s->started_at : 0);
@@ -218,6 +220,8 @@ static const char *advice(const pst_job_state *s)
 {
     switch (s->state) {
     case PST_JOB_PUBLIC_STATE_QUEUED:
+        if (s->n_after && !s->held_by)
+            return "It starts once they are COMPLETED and there is room, and fails when one of them ends otherwise.";
         if (s->held_by)
             return "`penstock release` lets it start.";
         return "It starts by itself once there is room; `penstock list --state PROCESSING` shows what runs.";

@@ -330,6 +330,30 @@ static bool read_hold(mf_reader *r, const mf_place *own)
     return json_is_true(v);
 }
 
+enum { AFTER_MAX = 1000 };
+
+/* A list of ids, or one. */
+static void read_after(mf_reader *r, const mf_place *own, pst_manifest *m)
+{
+    const json_t *v = mf_value(own, "after");
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    char what[64];
+    if (v && n > AFTER_MAX)
+        mf_wrong(r, own, "after", "must be %d training ids at most, found %zu", AFTER_MAX, n);
+    if (!v || n > AFTER_MAX)
+        return;
+    m->after = pst_alloc((n + 1) * sizeof *m->after);
+    m->after_line = pst_yaml_key_line(r->y, own->obj, "after");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
+        size_t bytes = json_is_string(id) ? json_string_length(id) : 0;
+        if (!bytes || bytes > mf_most(own, "after"))
+            mf_wrong(r, own, "after", "must be a list of training ids, found %s in it", mf_found(id, what));
+        else
+            m->after[m->n_after++] = pst_strdup(json_string_value(id));
+    }
+}
+
 /* Settings under `penstock` that are another framework's. */
 static void check_owners(mf_reader *r, const mf_place *own, const pst_manifest *m)
 {
@@ -366,6 +390,7 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         m->queue_line = pst_yaml_key_line(r->y, own.obj, "queue");
         m->priority = (int)mf_int(r, &own, "priority");
         m->hold = read_hold(r, &own);
+        read_after(r, &own, m);
         m->deadline_us = mf_span(r, &own, "deadline");
         mf_retries(r, &own, m);
         m->env = mf_env(r, &own, "penstock.env", m);
@@ -491,6 +516,9 @@ void pst_manifest_done(pst_manifest *m)
 {
     if (!m)
         return;
+    for (size_t i = 0; i < m->n_after; i++)
+        free(m->after[i]);
+    free(m->after);
     for (size_t i = 0; i < m->n_stores; i++) {
         pst_data_store *s = &m->stores[i];
         free(s->id);

@@ -70,6 +70,9 @@ typedef struct pst_manifest {
     char *queue;
     int queue_line;
     int priority;
+    char **after; /* ids of jobs that are to be COMPLETED before */
+    size_t n_after;
+    int after_line;
     bool hold;           /* it waits until somebody releases it */
     int64_t deadline_us; /* 0 = none; from the start of PROCESSING */
     int retries;

@@ -98,6 +98,8 @@ static const pst_key rows[] = {
 
     {"penstock", "queue", PST_KEY_NAME, .hi = 64, .def = "default", .help = "`default` is the one there is in this version."},
     {"penstock", "priority", PST_KEY_WHOLE, .lo = -1e6, .hi = 1e6, .def = "0", .help = "Higher runs first."},
+    {"penstock", "after", PST_KEY_TEXTS, .form = "[ID]", .hi = 64,
+     .help = "Ids of jobs: it waits until all are COMPLETED, and fails when one ends otherwise. A halted one is waited for."},
     {"penstock", "hold", PST_KEY_OTHER, .form = "true or false", .def = "false", .help = "It waits until `penstock release ID`."},
     {"penstock", "deadline", PST_KEY_SPAN, .lo = 1, .hi = 366 * DAY_US,
      .help = "From the start of PROCESSING; then the job fails. Without it: none."},

@@ -179,7 +179,7 @@ static void reprioritise(const asked *a)
                &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
     if (queued)
         trainer_queue_add(a->c, j);
-    if (queued && j->s.held_by)
+    if (queued && j->barred)
         trainer_queue_said(j);
     free(reason);
 }

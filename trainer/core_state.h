@@ -35,6 +35,7 @@ typedef struct trainer_job {
     trainer_site *site;
     trainer_node *node; /* of the present generation, while charged */
     bool queued;        /* stands in site->queue */
+    bool barred;        /* queued, and held or waiting for other jobs: whatever room there is */
     bool unsaid;        /* queued, and the QUEUED event with the reason is still to come */
     bool dirty;         /* its state is to be published at the end of this step */
     bool charged;
@@ -74,7 +75,7 @@ struct trainer_site {
     char *name;
     trainer_node **nodes; /* by name */
     size_t n_nodes;
-    trainer_job **queue; /* by (held, priority down, submitted_at, training_id) */
+    trainer_job **queue; /* by (barred, priority down, submitted_at, training_id) */
     size_t n_queue, cap_queue, n_unsaid;
 };
 
@@ -95,6 +96,7 @@ struct tcore {
     int64_t said_us;      /* when that happened which the present step is about */
     bool unsettled;       /* now may be wrong by any amount */
     bool too_old;         /* the present request was published too long ago to be taken */
+    bool after_due;       /* some job has ended or gone, or has come that waits for others */
     bool nodes_unread;    /* not every node is known yet that was known before */
     int64_t tick_us;      /* of the last tick */
     int64_t watch_us;     /* since when it has listened without a gap */
@@ -131,6 +133,7 @@ void tcore_release(tcore *c, trainer_job *j);        /* fine when it is not char
 void trainer_queue_add(tcore *c, trainer_job *j);    /* into its site's queue; the event comes from trainer_queue_run */
 void trainer_queue_remove(tcore *c, trainer_job *j); /* fine when it is not queued */
 void trainer_queue_said(trainer_job *j);             /* why it waits is in its state already: no event of that */
+size_t trainer_queue_barred(const trainer_site *s);  /* where those begin that are barred; n_queue = there is none */
 
 /* ---- nonces.c */
 /* Node, epoch and nonce of a command; their digests into the state. */
@@ -166,6 +169,12 @@ char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation);
 char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs);
 /* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
 trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound);
+
+/* ---- after.c: jobs that wait for other jobs */
+char *trainer_barred_text(const trainer_job *j); /* why it is; free() */
+void trainer_after_check(const tcore *c, const pst_manifest *m, pst_complaints *of_manifest);
+void trainer_after_take(const tcore *c, const pst_manifest *m, pst_job_state *s); /* of a new job: those that are not COMPLETED yet */
+void tcore_after_run(tcore *c);
 
 /* ---- queue.c */
 void trainer_queue_run(tcore *c); /* deploys what fits, says why the rest waits */

@@ -120,6 +120,7 @@ void tcore_forget(tcore *c, trainer_job *j)
     for (size_t i = 0; j->dirty && i < c->n_dirty; i++)
         if (c->dirty[i] == j)
             c->dirty[i] = NULL;
+    c->after_due = true;
     trainer_memory_take(&c->rejected, j->s.training_id);
     pst_map_take(&c->jobs, j->s.training_id);
     trainer_job_free(j);
@@ -190,6 +191,7 @@ pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type
         j->s.since = at_us;
         j->s.has_ended_at = pst_job_state_is_ended(to);
         j->s.ended_at = j->s.has_ended_at ? at_us : 0;
+        c->after_due |= j->s.has_ended_at;
         if (pst_job_state_is_live(to))
             tcore_live_add(c, j);
         else

@@ -1,7 +1,7 @@
 /* places.c - sites and nodes, what of them is taken, and who waits where: tables and sums that everything above rests on. A node belongs to one
  * site. What a generation needs is charged to one node from its deployment until its last process was observed to have ended; sums are
  * whole numbers, so that they come back to zero exactly. A site's queue is kept in order at all times: by priority, then submission,
- * and what is held at its end. */
+ * and what is held, or waits for other jobs, at its end. */
 #include "common/base/array.h"
 #include "trainer/core_state.h"
 
@@ -100,11 +100,11 @@ void tcore_release(tcore *c, trainer_job *j)
 
 /* ---- the queue of one site ------------------------------------------------------------------------------------------------------- */
 
-/* Those that are held stand behind all others: who looks for the next need not pass them over. */
+/* Those that are barred stand behind all others: who looks for the next need not pass them over. */
 static int compare(const trainer_job *a, const trainer_job *b)
 {
-    if (!a->s.held_by != !b->s.held_by)
-        return a->s.held_by ? 1 : -1;
+    if (a->barred != b->barred)
+        return a->barred ? 1 : -1;
     if (a->s.priority != b->s.priority)
         return a->s.priority > b->s.priority ? -1 : 1;
     if (a->s.submitted_at != b->s.submitted_at)
@@ -129,6 +129,8 @@ void trainer_queue_add(tcore *c, trainer_job *j)
 {
     trainer_site *s = j->site;
     PST_ASSERT(!j->queued && !j->charged && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
+    j->barred = j->s.held_by || j->s.n_after;
+    c->after_due |= j->s.n_after > 0;
     s->queue = pst_array_room(s->queue, s->n_queue, &s->cap_queue, sizeof *s->queue);
     size_t at = place_of(s, j);
     memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(trainer_job *));
@@ -156,4 +158,17 @@ void trainer_queue_said(trainer_job *j)
     PST_ASSERT(j->queued);
     j->site->n_unsaid -= j->unsaid;
     j->unsaid = false;
+}
+
+size_t trainer_queue_barred(const trainer_site *s)
+{
+    size_t low = 0, high = s->n_queue;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (s->queue[mid]->barred)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
 }

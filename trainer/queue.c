@@ -45,7 +45,7 @@ static void make_processes(trainer_job *j)
 
 static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
 {
-    PST_ASSERT(j->queued && !j->charged && !j->s.held_by); /* it waits, and nothing of an earlier generation lives on a node */
+    PST_ASSERT(j->queued && !j->charged && !j->barred); /* it waits, and nothing of an earlier generation lives on a node */
     if (j->unsaid) {
         char *reason = pst_sprintf("it is next, and site %s has room", j->site->name);
         say_queued(c, j, reason);
@@ -97,11 +97,6 @@ static char *behind(const trainer_site *s, size_t place)
                        place == 1 ? "is" : "are", s->queue[0]->s.training_id, s->queue[0]->s.reason ? s->queue[0]->s.reason : "it is next");
 }
 
-static char *held(const trainer_job *j)
-{
-    return pst_sprintf("user %.100s holds it; `penstock release %s` lets it start", j->s.held_by, j->s.training_id);
-}
-
 /* Where it may go now; else why it waits. What nodes said before we came is read first: of one that has stopped the word before its last would be
  * taken for its last, and what was given to it would wait for it. */
 static const trainer_node *find_place(tcore *c, trainer_job *j, char **ret_reason, bool *ret_bound)
@@ -112,12 +107,12 @@ static const trainer_node *find_place(tcore *c, trainer_job *j, char **ret_reaso
     return NULL;
 }
 
-/* Deploys from the front until one that is ready does not fit; jobs that pause before a retry are passed over, those that are held stand behind
+/* Deploys from the front until one that is ready does not fit; jobs that pause before a retry are passed over, those that are barred stand behind
  * all others. */
 static void deploy_what_fits(tcore *c, trainer_site *s)
 {
     size_t at = 0;
-    while (at < s->n_queue && !s->queue[at]->s.held_by) {
+    while (at < s->n_queue && !s->queue[at]->barred) {
         trainer_job *j = s->queue[at];
         char *never = c->nodes_unread ? NULL : trainer_queue_never(s, &j->needs);
         char *reason = NULL;
@@ -160,7 +155,7 @@ static void run_site(tcore *c, trainer_site *s)
     deploy_what_fits(c, s);
     for (size_t i = s->n_queue; i-- > 0 && s->n_unsaid;) /* those that came now mostly stand at the end */
         if (s->queue[i]->unsaid) {
-            char *reason = s->queue[i]->s.held_by ? held(s->queue[i]) : behind(s, i);
+            char *reason = s->queue[i]->barred ? trainer_barred_text(s->queue[i]) : behind(s, i);
             say_queued(c, s->queue[i], reason);
             free(reason);
         }
@@ -168,6 +163,7 @@ static void run_site(tcore *c, trainer_site *s)
 
 void trainer_queue_run(tcore *c)
 {
+    tcore_after_run(c);
     for (size_t i = 0; i < c->sites.n; i++)
         if (c->sites.at[i].key && ((trainer_site *)c->sites.at[i].value)->n_queue)
             run_site(c, c->sites.at[i].value);

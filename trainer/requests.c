@@ -115,6 +115,7 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
         pst_complaints_done(&details);
     } else {
         pst_job_state s = new_state(c, in, m, training_id);
+        trainer_after_take(c, m, &s);
         s.held_by = pst_strdup(m->hold ? in->request->user : NULL);
         trainer_job *j = tcore_adopt(c, &s);
         tcore_remember(j, mark);
@@ -156,6 +157,7 @@ static void submit_new(tcore *c, const trainer_in *in, const char *training_id, 
     else
         pst_manifest_parse(r->manifest, strlen(r->manifest), &m, &of_manifest, &warnings);
     check_isolation(c, &m, &of_manifest);
+    trainer_after_check(c, &m, &of_manifest);
     const char *code = of_request ? "BAD_REQUEST" : "C102"; /* FfDL's: invalid archive */
     if (of_manifest.n)
         code = "C101"; /* invalid manifest */

@@ -1,5 +1,5 @@
-"""What is said of jobs that wait, on a real Kafka, by verbs and by the gateway: held by its manifest and by a user, released, given another priority, all
-of it across a Trainer that is killed; what is refused, and how it is said."""
+"""What is said of jobs that wait, on a real Kafka, by verbs and by the gateway: held by its manifest and by a user, released, given another priority, waiting
+for other jobs, all of it across a Trainer that is killed; what is refused, and how it is said."""
 import signal
 from kit import *
 
@@ -55,16 +55,40 @@ def by_the_gateway(p):
     print("the same by the gateway's routes")
 
 
+def one_after_another(p):
+    first = p.submit(manifest("first", "{hold: true}"))
+    second = p.submit(manifest("second", f"{{after: [{first}]}}"))
+    third = p.submit(manifest("third", f"{{after: {second}}}"))
+    why = p.cli("why", second).stdout
+    check(f"waits until {first} is COMPLETED" in why, f"why: {why}")
+    for pid in p.pids("trainer"):
+        os.kill(pid, signal.SIGKILL)
+    ask(p, "release", first)
+    ends = [p.wait_state(tid, "COMPLETED") for tid in (first, second, third)]
+    check(all(a["ended_at"] <= b["started_at"] for a, b in zip(ends, ends[1:])), f"not one after another: {ends}")
+    bad = p.submit(manifest("bad", "{}", "'exit 3'"))
+    never = p.submit(manifest("never", f"{{after: [{first}, {bad}]}}"))
+    end = p.wait_state(never, "FAILED")
+    check(bad in end["reason"] and end["reason_code"] == "AFTER" and end["generation"] == 0, f"after a failure: {end}")
+    path = p.dir / "nobody.yml"
+    path.write_text(manifest("orphan", "{after: [training-nobody]}"))
+    ask(p, "submit", path, status=10, says="no job has the id training-nobody")
+    print("one after another, across a killed Trainer; one that waits for a failed job fails")
+
+
 def refused(p):
     for value in ('"yes"', "1", "[true]", "ann"):
         path = p.dir / "bad.yml"
         path.write_text(manifest("bad", f"{{hold: {value}}}"))
         ask(p, "submit", path, "--dry-run", status=2, says="penstock.hold: must be true or false")
+    for value in ("{a: b}", "[1]", "[[x]]", "''", "[" + "x" * 65 + "]", "[" + ", ".join(f"j{i}" for i in range(1001)) + "]"):
+        path.write_text(manifest("bad", f"{{after: {value}}}"))
+        ask(p, "submit", path, "--dry-run", status=2, says="penstock.after: must be")
     print("hold that is neither true nor false is refused")
 
 
 with Platform() as p:
-    for test in (holding, by_the_gateway, refused):
+    for test in (holding, by_the_gateway, one_after_another, refused):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
 print("ok: jobs that wait")

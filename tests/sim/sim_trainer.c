@@ -125,6 +125,7 @@ static struct world {
     pst_map answered;  /* request ids seen in events */
     pst_map done;      /* "HALTING id request": what was done for a request */
     pst_map ids;       /* training ids that were made */
+    pst_map completed; /* … and were COMPLETED at some time */
     tcore *core;
     bool at_least_once;
     int64_t heartbeat_us, silent_until_us;
@@ -171,6 +172,10 @@ static char *random_manifest(void)
     pst_buf_printf(&b, "framework: {name: custom, version: 1, command: run}\n");
     pst_buf_printf(&b, "penstock: {retries: %d, priority: %d, roles: {%s}%s%s}\n", below(3), below(3), roles[below(6)],
                    chance(15) ? ", deadline: 20s" : "", chance(8) ? ", hold: true" : "");
+    if (chance(25)) { /* a line into the mapping before it would be a second one */
+        b.len -= 2;
+        pst_buf_printf(&b, ", after: [%s, %s]}\n", random_id(), random_id());
+    }
     if (chance(8))
         pst_buf_printf(&b, "storage: nothing\n");
     if (chance(6)) { /* never fits */
@@ -184,22 +189,26 @@ static char *random_manifest(void)
     return pst_buf_steal(&b);
 }
 
+/* request_id moves in. Returns the record, whose options may be set before it is read. */
+static record *asks(const char *user, char *request_id, pst_job_action action, const char *training_id)
+{
+    record *r = pst_alloc(sizeof *r);
+    r->request = (pst_job_request){
+        .request_id = request_id, .action = action, .training_id = pst_strdup(training_id), .user = pst_strdup(user), .time = w.now_us};
+    pst_map_put(&w.asked, request_id, &w);
+    world_put(below(REQUEST_PARTS), r);
+    return r;
+}
+
 /* Something is asked of a job while its submission is still on its way, or a moment before it sets out. */
 static void user_races(const record *submission)
 {
     static const pst_job_action actions[] = {PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_TERMINATE, PST_JOB_ACTION_HALT,
                                              PST_JOB_ACTION_DELETE};
-    record *r = pst_alloc(sizeof *r);
-    char training_id[64];
+    char training_id[64], *id = pst_sprintf("%s-race", submission->request.request_id);
     pst_training_id(submission->request.user, submission->request.request_id, training_id);
-    r->request.request_id = pst_sprintf("%s-race", submission->request.request_id);
-    r->request.user = pst_strdup(submission->request.user);
-    r->request.time = w.now_us;
-    r->request.action = actions[below(4)];
-    r->request.training_id = pst_strdup(training_id);
-    pst_map_put(&w.asked, r->request.request_id, &w);
-    pst_map_put(&w.raced, r->request.request_id, &w);
-    world_put(below(REQUEST_PARTS), r);
+    pst_map_put(&w.raced, id, &w);
+    asks(submission->request.user, id, actions[below(4)], training_id);
 }
 
 static void user_acts(void)
@@ -434,32 +443,28 @@ static void nodes_live_and_die(void)
 
 static void operator_acts(void)
 {
-    record *r = pst_alloc(sizeof *r);
-    r->request.request_id = pst_sprintf("r%d", w.n_requests++);
-    r->request.user = pst_strdup("op");
-    r->request.time = w.now_us;
     int i = below(NODES);
-    r->request.action = w.nodes[i].dead ? PST_JOB_ACTION_NODE_LOST : chance(50) ? PST_JOB_ACTION_NODE_DRAIN : PST_JOB_ACTION_NODE_RESUME;
+    pst_job_action action = w.nodes[i].dead ? PST_JOB_ACTION_NODE_LOST
+                            : chance(50)    ? PST_JOB_ACTION_NODE_DRAIN
+                                            : PST_JOB_ACTION_NODE_RESUME;
+    record *r = asks("op", pst_sprintf("r%d", w.n_requests++), action, NULL);
     pst_str_map_set(&r->request.options, &r->request.n_options, "node", chance(90) ? w.nodes[i].name : "nobody");
-    pst_map_put(&w.asked, r->request.request_id, &w);
-    world_put(below(REQUEST_PARTS), r);
 }
 
-/* What is held would wait for ever: in the end an operator lets all of it go. */
-static void operator_releases(void)
+/* What is held would wait for ever, and what waits for a job that was halted: in the end an operator sees to both. */
+static void operator_tidies(void)
 {
     for (size_t i = 0; i < w.states.n; i++) {
         const pst_job_state *s = w.states.at[i].key ? w.states.at[i].value : NULL;
-        if (!s || !s->held_by || s->state != PST_JOB_PUBLIC_STATE_QUEUED)
+        if (!s || s->state != PST_JOB_PUBLIC_STATE_QUEUED)
             continue;
-        record *r = pst_alloc(sizeof *r);
-        r->request.request_id = pst_sprintf("r%d", w.n_requests++);
-        r->request.user = pst_strdup("op");
-        r->request.time = w.now_us;
-        r->request.action = PST_JOB_ACTION_RELEASE;
-        r->request.training_id = pst_strdup(s->training_id);
-        pst_map_put(&w.asked, r->request.request_id, &w);
-        world_put(below(REQUEST_PARTS), r);
+        if (s->held_by)
+            asks("op", pst_sprintf("r%d", w.n_requests++), PST_JOB_ACTION_RELEASE, s->training_id);
+        for (size_t k = 0; k < s->n_after; k++) {
+            const pst_job_state *before = pst_map_get(&w.states, s->after[k]);
+            if (before && before->state == PST_JOB_PUBLIC_STATE_HALTED)
+                asks("op", pst_sprintf("r%d", w.n_requests++), PST_JOB_ACTION_TERMINATE, before->training_id);
+        }
     }
 }
 
@@ -590,6 +595,8 @@ static void check_event(const pst_job_event *e)
         broken("%s: an end without a reason", e->training_id);
     if (e->type == PST_JOB_EVENT_TYPE_QUEUED && !e->reason)
         broken("%s waits without a reason", e->training_id);
+    if (e->type == PST_JOB_EVENT_TYPE_COMPLETED)
+        pst_map_put(&w.completed, e->training_id, &w);
     h->seq = e->seq;
     h->state = e->state;
     h->generation = e->generation;
@@ -602,9 +609,20 @@ static void free_state(void *p)
     free(p);
 }
 
-static void free_any(void *p)
+/* No job runs before those are COMPLETED that its manifest names. */
+static void check_after(const pst_job_state *s)
 {
-    free(p);
+    if (!pst_job_state_is_live(s->state))
+        return;
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    pst_manifest_parse(s->manifest, strlen(s->manifest), &m, &errors, &warnings);
+    for (size_t i = 0; i < m.n_after; i++)
+        if (!pst_map_get(&w.completed, m.after[i]))
+            broken("%s runs, and %s was never COMPLETED", s->training_id, m.after[i]);
+    pst_manifest_done(&m);
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
 }
 
 /* What a round has produced becomes visible: commit. */
@@ -619,6 +637,7 @@ static void publish(trainer_actions *a, pst_job_state *states)
         case PST_DO_STATE:
             if (states[i].held_by && pst_job_state_is_live(states[i].state))
                 broken("%s runs, and user %s holds it", x->key, states[i].held_by);
+            check_after(&states[i]);
             old = pst_alloc(sizeof states[i]);
             memcpy(old, &states[i], sizeof states[i]);
             states[i] = (pst_job_state){0};
@@ -805,12 +824,13 @@ static void world_done(void)
     free(w.pending);
     free(w.processes);
     pst_map_done(&w.states, free_state);
-    pst_map_done(&w.histories, free_any);
+    pst_map_done(&w.histories, free);
     pst_map_done(&w.tombs, NULL);
     pst_map_done(&w.asked, NULL);
     pst_map_done(&w.raced, NULL);
     pst_map_done(&w.answered, NULL);
     pst_map_done(&w.ids, NULL);
+    pst_map_done(&w.completed, NULL);
     pst_map_done(&w.done, NULL);
     for (int i = 0; i < NODES; i++)
         free(w.nodes[i].waiting);
@@ -849,7 +869,7 @@ static void run(uint64_t seed)
         if (!w.calm && chance(5))
             stranger_acts();
         if (w.calm && i % 50 == 0)
-            operator_releases();
+            operator_tidies();
         nodes_live_and_die();
         w.now_us += below(w.calm ? 1500000 : 400000);
         processes_go_on();

@@ -1,4 +1,5 @@
-/* test_trainer_queue.c - what waits at a site, and what is said of it: held, released, given another priority. */
+/* test_trainer_queue.c - what waits at a site, and what is said of it: held, released, given another priority, waiting for other
+ * jobs. */
 #include "common/platform/client.h"
 #include "trainer/trainer_core.h"
 #include "schemas/training_id.h"
@@ -218,12 +219,81 @@ static void test_queue_what_an_operator_holds_its_owner_cannot_release(void **un
     done(&b);
 }
 
+static const char *submit_after(bench *b, const char *request_id, const char *first, const char *second)
+{
+    char *manifest = pst_sprintf("name: a\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {after: [%s%s%s]}\n",
+                                 first, second ? ", " : "", second ? second : "");
+    const char *id = submit(b, request_id, manifest);
+    free(manifest);
+    return id;
+}
+
+static void test_queue_a_job_waits_until_others_are_completed(void **unused)
+{
+    bench b = start();
+    char one[64], two[64], last[64], free_one[64];
+    lcm(&b, "running", 3);
+    strcpy(one, submit(&b, "r1", simple));
+    strcpy(two, submit(&b, "r2", simple));
+    strcpy(last, submit_after(&b, "r3", one, two));
+    assert_string_equal(shown(&b), "RECEIVED ADMITTED QUEUED");
+    char *why = pst_sprintf("it waits until %s and 1 more are COMPLETED (penstock.after)", one);
+    assert_string_equal(tcore_job(b.core, last)->reason, why);
+    strcpy(free_one, submit(&b, "r4", simple)); /* need not wait behind it */
+    assert_int_equal(state(&b, free_one), PST_JOB_PUBLIC_STATE_PENDING);
+    ends(&b, one);
+    assert_int_equal(state(&b, last), PST_JOB_PUBLIC_STATE_QUEUED);
+    assert_int_equal(tcore_job(b.core, last)->n_after, 1);
+    ask_as(&b, "ann", "d1", PST_JOB_ACTION_DELETE, one); /* it was COMPLETED: nobody waits for it any more */
+    assert_int_equal(state(&b, last), PST_JOB_PUBLIC_STATE_QUEUED);
+    restart(&b, (const char *[]){two, last, free_one}, 3);
+    lcm(&b, "running", 3);
+    ends(&b, two);
+    assert_int_equal(state(&b, last), PST_JOB_PUBLIC_STATE_PENDING);
+    free(why);
+    done(&b);
+}
+
+static void test_queue_a_job_fails_when_what_it_waits_for_ends_otherwise(void **unused)
+{
+    bench b = start();
+    char one[64], two[64], three[64], gone[64];
+    strcpy(one, submit(&b, "r1", simple)); /* no node yet */
+    strcpy(two, submit_after(&b, "r2", one, NULL));
+    strcpy(three, submit_after(&b, "r3", two, NULL));
+    ask_as(&b, "ann", "t1", PST_JOB_ACTION_HALT, one);
+    assert_int_equal(state(&b, two), PST_JOB_PUBLIC_STATE_QUEUED);
+    ask_as(&b, "ann", "t2", PST_JOB_ACTION_TERMINATE, one);
+    assert_int_equal(state(&b, two), PST_JOB_PUBLIC_STATE_FAILED); /* and what waits for this one, with it */
+    assert_int_equal(state(&b, three), PST_JOB_PUBLIC_STATE_FAILED);
+    char *why = pst_sprintf("%s, for which it waited (penstock.after), is TERMINATED", one);
+    assert_string_equal(tcore_job(b.core, two)->reason, why);
+    assert_string_equal(tcore_job(b.core, two)->reason_code, "AFTER");
+    free(why);
+    strcpy(gone, submit(&b, "r4", simple));
+    strcpy(two, submit_after(&b, "r5", gone, NULL));
+    ask_as(&b, "ann", "d1", PST_JOB_ACTION_DELETE, gone);
+    assert_int_equal(state(&b, two), PST_JOB_PUBLIC_STATE_FAILED);
+    submit_after(&b, "r6", gone, NULL);
+    assert_string_equal(shown(&b), "REJECTED");
+    assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason, "any more: it was deleted"));
+    submit_after(&b, "r7", "training-nobody", NULL);
+    assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason, "penstock.after: line 4: no job has the id training-nobody"));
+    char bad[64];
+    pst_training_id("ann", "r7", bad);
+    submit_after(&b, "r8", bad, NULL);
+    assert_non_null(strstr(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason, "was REJECTED"));
+    done(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue_a_job_submitted_with_hold_waits_for_its_release),
         cmocka_unit_test(test_queue_hold_is_for_what_waits_and_says_what_to_do_otherwise),
         cmocka_unit_test(test_queue_what_an_operator_holds_its_owner_cannot_release),
+        cmocka_unit_test(test_queue_a_job_waits_until_others_are_completed),
+        cmocka_unit_test(test_queue_a_job_fails_when_what_it_waits_for_ends_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
