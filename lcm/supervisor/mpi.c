@@ -18,8 +18,11 @@
 
 enum { LOOK_MS = 200 };
 
+/* mpirun gives each rank a terminal and puts together what they write. There Python writes a line at once; told not to buffer it would write the line and
+ * its end apart, and another rank's line come between. */
 static const char ranks[] = "export RANK=\"${OMPI_COMM_WORLD_RANK:-0}\" WORLD_SIZE=\"${OMPI_COMM_WORLD_SIZE:-1}\" "
-                            "LOCAL_RANK=\"${OMPI_COMM_WORLD_LOCAL_RANK:-0}\" LOCAL_WORLD_SIZE=\"${OMPI_COMM_WORLD_LOCAL_SIZE:-1}\"\n";
+                            "LOCAL_RANK=\"${OMPI_COMM_WORLD_LOCAL_RANK:-0}\" LOCAL_WORLD_SIZE=\"${OMPI_COMM_WORLD_LOCAL_SIZE:-1}\"\n"
+                            "if [ -t 1 ]; then unset PYTHONUNBUFFERED; fi\n";
 
 static int slots_of_all(const pst_members *m)
 {

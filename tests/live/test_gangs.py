@@ -46,7 +46,7 @@ for r, i, a in everyone:
 w.join()
 print(json.dumps({"me": "%s-%d" % tuple(me), "heard": sorted(heard), "own": E.get("OWN"), "said": sys.argv[1], "rank": E.get("RANK"), "world": E["WORLD_SIZE"]}))
 '''
-MPI = 'from mpi4py import MPI; import json, os; c = MPI.COMM_WORLD; print(json.dumps({"rank": c.rank, "same": os.environ["RANK"] == str(c.rank), "sum": c.allreduce(11 ** (c.rank + 1))}))\n'
+MPI = 'from mpi4py import MPI; import json, os; c = MPI.COMM_WORLD; print(json.dumps({"rank": c.rank, "same": os.environ["RANK"] == str(c.rank) and "PYTHONUNBUFFERED" not in os.environ, "sum": c.allreduce(11 ** (c.rank + 1))}))\n'
 DDP = r'''
 import json, torch, torch.distributed as dist
 dist.init_process_group("gloo"); r = dist.get_rank(); t = torch.tensor([11. ** (r + 1)]); dist.all_reduce(t)
