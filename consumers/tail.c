@@ -23,7 +23,7 @@
 
 typedef struct tail_opts {
     bool follow, plot;
-    const char *process;
+    const char *process, *group;
     int64_t from, generation;
 } tail_opts;
 
@@ -39,6 +39,7 @@ typedef struct tail {
     const pst_type *type;
     bool many; /* several processes or generations: lines carry their name */
     int64_t seen;
+    int64_t left_out; /* points of the group system, which nobody asked for */
     series *plots;
     size_t n_plots;
 } tail;
@@ -222,16 +223,18 @@ static const pst_opt metrics_table[] = {
     {"follow", 'f', PST_OPT_BOOL, offsetof(tail_opts, follow), NULL, NULL, "go on until the job has ended"},
     {"plot", 0, PST_OPT_BOOL, offsetof(tail_opts, plot), NULL, NULL, "draw each value's course in the terminal"},
     {"process", 0, PST_OPT_STR, offsetof(tail_opts, process), "P", NULL, "only this one"},
+    {"group", 0, PST_OPT_STR, offsetof(tail_opts, group), "G", NULL,
+     "only this one; system (what the platform measures) is shown only so; all = every one"},
 };
-static const pst_usage metrics_usage = {
-    "metrics",
-    "ID",
-    "Show a job's evaluations.",
-    "ID may also be pipeline:NAME, a scorer's own metrics.",
-    "penstock metrics -f training-…\npenstock metrics training-… --plot\npenstock metrics training-… --json",
-    metrics_table,
-    3,
-    false};
+static const pst_usage metrics_usage = {"metrics",
+                                        "ID",
+                                        "Show a job's evaluations.",
+                                        "ID may also be pipeline:NAME, a scorer's own metrics.",
+                                        "penstock metrics -f training-…\npenstock metrics training-… --plot\npenstock metrics training-… "
+                                        "--json\npenstock metrics training-… --group system --plot",
+                                        metrics_table,
+                                        4,
+                                        false};
 
 static void remember(tail *t, const char *group, const char *name, double y)
 {
@@ -278,6 +281,16 @@ static void draw(const series *s)
     printf("  %.5g → %.5g (least %.5g, most %.5g)\n", s->y[0], s->y[s->n - 1], low, high);
 }
 
+/* What the platform measures stands by itself: among a learner's evaluations it would be most of what is shown. */
+static bool wants_group(tail *t, const char *group)
+{
+    bool is_system = !strcmp(group, "system");
+    if (t->o.group)
+        return !strcmp(t->o.group, "all") || !strcmp(t->o.group, group);
+    t->left_out += is_system;
+    return !is_system;
+}
+
 /* One of three forms: collected for the plot, JSON, or a line. The event is cleared on every way. */
 static int one_point(void *arg, const pst_record *r, pst_err *err)
 {
@@ -286,7 +299,8 @@ static int one_point(void *arg, const pst_record *r, pst_err *err)
     int rc = pst_codec_decode(t->v->client->codec, &pst_metric_point_type, r->value, r->value_len, r->timestamp_ms, &m, err);
     if (rc < 0)
         return rc;
-    bool wanted = !t->o.process || !strcmp(t->o.process, m.process);
+    bool wanted = (!t->o.process || !strcmp(t->o.process, m.process)) && wants_group(t, m.group);
+    t->seen += wanted;
     if (wanted && t->o.plot)
         for (size_t i = 0; i < m.n_values; i++)
             remember(t, m.group, m.values[i].key, m.values[i].value);
@@ -331,6 +345,8 @@ static int metrics_run(int argc, char **argv)
         free(t.plots[i].y);
     }
     free(t.plots);
+    if (!rc && !t.seen && t.left_out)
+        fprintf(stderr, "no evaluations; %lld points of the platform's own: --group system\n", (long long)t.left_out);
     return pst_verb_end(&v, rc);
 }
 

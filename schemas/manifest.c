@@ -385,6 +385,9 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
     m->queue = mf_word(r, &own, "queue");
     m->site = mf_word(r, &own, "site");
     m->grace_us = mf_span(r, &own, "grace");
+    m->system_us = mf_span(r, &own, "system_metrics");
+    if (m->system_us && m->system_us < 1000000)
+        mf_wrong(r, &own, "system_metrics", "must be 0 (none) or at least 1s");
     if (own.obj) {
         mf_check_keys(r, &own, true);
         m->queue_line = pst_yaml_key_line(r->y, own.obj, "queue");

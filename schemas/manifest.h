@@ -78,6 +78,7 @@ typedef struct pst_manifest {
     int retries;
     pst_retry_rule *retry_on; /* penstock.retries.on; none = after every failure of the job's own */
     size_t n_retry_on;
+    int64_t system_us;              /* between points of the group system; 0 = none */
     int64_t grace_us;               /* halt and terminate; default 10 s */
     json_t *env;                    /* object of strings, or NULL */
     char *model_name, *model_alias; /* penstock.model */

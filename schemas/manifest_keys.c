@@ -106,6 +106,9 @@ static const pst_key rows[] = {
     {"penstock", "retries", PST_KEY_WHOLE, .form = "whole number, or a mapping", .lo = 0, .hi = 100, .def = "0",
      .help = "New generations after a failure of the job's own: how many, or `max` and `on` as below."},
     {"penstock", "grace", PST_KEY_SPAN, .lo = 0, .hi = DAY_US, .def = "10s", .help = "Between SIGTERM and SIGKILL at halt and terminate."},
+    {"penstock", "system_metrics", PST_KEY_SPAN, .lo = 0, .hi = DAY_US, .def = "10s",
+     .help = "Between the points of the group `system` that the platform makes itself (`penstock metrics ID --group system`); 0 = none, "
+             "else at least 1s."},
     {"penstock", "roles", PST_KEY_MAPPING,
      .help = "Kinds of processes: `chief`, `worker`, `ps`, `evaluator`, or names of your own (small letters, digits, -; 20 at most), each "
              "with the "

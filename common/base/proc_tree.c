@@ -27,22 +27,27 @@ typedef struct entry {
     char state;
     double cpu_ticks;
     int64_t rss_pages;
+    int threads;
 } entry;
 
-/* Fields 3, 4, 14–17 and 24 of /proc/<pid>/stat (proc(5)); the name in parentheses may hold anything. */
+/* Fields 3, 4, 14–17, 20 and 24 of /proc/<pid>/stat (proc(5)); the name in parentheses may hold anything. */
 static bool read_entry(pid_t pid, entry *ret)
 {
     char text[PST_PROC_STAT_BYTES];
     const char *p = pst_proc_stat(pid, text);
-    int parent;
+    int parent, threads;
     unsigned long long ut, st;
     long long cut, cst, rss;
     char state;
-    if (!p || sscanf(p + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld %*d %*d %*d %*d %*u %*u %lld", &state, &parent,
-                     &ut, &st, &cut, &cst, &rss) != 7)
+    if (!p || sscanf(p + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld %*d %*d %d %*d %*u %*u %lld", &state, &parent,
+                     &ut, &st, &cut, &cst, &threads, &rss) != 8)
         return false;
-    *ret = (entry){
-        .pid = pid, .parent = parent, .state = state, .cpu_ticks = (double)ut + (double)st + (double)cut + (double)cst, .rss_pages = rss};
+    *ret = (entry){.pid = pid,
+                   .parent = parent,
+                   .state = state,
+                   .cpu_ticks = (double)ut + (double)st + (double)cut + (double)cst,
+                   .rss_pages = rss,
+                   .threads = threads};
     return true;
 }
 
@@ -95,6 +100,22 @@ static int64_t own_pages(pid_t pid)
     return sscanf(text, "%*d %lld %lld", &resident, &shared) == 2 && resident > shared ? resident - shared : 0;
 }
 
+/* What a process and its reaped children had of disks (proc(5), io); nothing where the kernel does not let us look. */
+static void add_io(pid_t pid, pst_tree *sum)
+{
+    char path[64], text[400];
+    snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *in = strstr(text, "\nread_bytes: "), *out = strstr(text, "\nwrite_bytes: ");
+    sum->read_bytes += in ? strtoll(in + 13, NULL, 10) : 0;
+    sum->write_bytes += out ? strtoll(out + 14, NULL, 10) : 0;
+}
+
 /* Sums and signals in the same pass, so that what was counted is what was signalled. Zombies are neither: they hold nothing and hear nothing. */
 void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum)
 {
@@ -120,8 +141,11 @@ void pst_tree_walk(pid_t pid, int sig, pst_tree *ret_sum)
         sum.processes++;
         sum.cpu_seconds += at[i].cpu_ticks / tick;
         sum.rss_bytes += (int64_t)((double)at[i].rss_pages * page);
-        if (ret_sum)
+        sum.threads += at[i].threads;
+        if (ret_sum) {
+            add_io(at[i].pid, &sum);
             sum.own_bytes += (int64_t)((double)own_pages(at[i].pid) * page);
+        }
         if (sig)
             kill(at[i].pid, sig);
     }

@@ -10,7 +10,9 @@ typedef struct pst_tree {
     int processes;      /* zombies not counted */
     double cpu_seconds; /* of those that live, and of their reaped children */
     int64_t rss_bytes;
-    int64_t own_bytes; /* of it, what no other process shares: the sum is what they take together, about */
+    int threads;
+    int64_t read_bytes, write_bytes; /* of files and devices, page cache not counted; of those that we may look at */
+    int64_t own_bytes;               /* of it, what no other process shares: the sum is what they take together, about */
 } pst_tree;
 
 /* Looks at every living descendant of pid; with sig != 0 signals each. */

@@ -36,16 +36,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LINES_PER_S     10000.
-#define BYTES_PER_S     (8. * 1048576)
-#define POINTS_PER_S    50000.     /* metric points: over it the learner waits at its pipe, nothing is left out */
-#define TEE_BYTES_MAX   (64 << 20) /* training-log.txt */
-#define READ_BYTES      65536
-#define STOP_LOOK_US    500000
-#define FILES_EVERY_US  500000
-#define SYSTEM_EVERY_US 5000000
-#define KILL_EVERY_US   100000
-#define CHECKPOINT_US   1000000 /* between reports: of more the last one counts */
+#define LINES_PER_S    10000.
+#define BYTES_PER_S    (8. * 1048576)
+#define POINTS_PER_S   50000.     /* metric points: over it the learner waits at its pipe, nothing is left out */
+#define TEE_BYTES_MAX  (64 << 20) /* training-log.txt */
+#define READ_BYTES     65536
+#define STOP_LOOK_US   500000
+#define FILES_EVERY_US 500000
+#define KILL_EVERY_US  100000
+#define CHECKPOINT_US  1000000 /* between reports: of more the last one counts */
 
 typedef struct stream {
     int fd; /* -1 = at its end */
@@ -69,7 +68,8 @@ typedef struct learner {
     bool leader_gone, empty;
     int64_t deadline_us; /* monotonic; 0 = none: then force */
     int64_t next_stop_us, next_files_us, next_system_us, next_kill_us;
-    double reaped_cpu;
+    double reaped_cpu, sampled_cpu; /* sampled: at the last point of the group system */
+    int64_t sampled_us;
     pst_process_report checkpoint; /* the last that the learner announced and that is not reported yet */
     bool checkpoint_waits;
     int64_t next_checkpoint_us;
@@ -360,14 +360,23 @@ static void enforce(learner *l, int64_t now)
     pst_tree_kill(getpid());
 }
 
-static void sample(learner *l)
+/* cpu_share: CPUs in use on the average since the last point. What ended between two points is in cpu_seconds, as we reap it. */
+static void sample(learner *l, int64_t now)
 {
     pst_tree t;
     pst_tree_walk(getpid(), 0, &t);
     if (t.rss_bytes > l->end->rss_max_bytes)
         l->end->rss_max_bytes = t.rss_bytes;
     pst_metric_point p = {.time = pst_now_us(), .group = (char *)"system"};
-    pst_dbl_map_set(&p.values, &p.n_values, "cpu_seconds", l->reaped_cpu + t.cpu_seconds);
+    double cpu = l->reaped_cpu + t.cpu_seconds, seconds = (double)(now - l->sampled_us) / 1e6;
+    pst_dbl_map_set(&p.values, &p.n_values, "cpu_seconds", cpu);
+    if (seconds > 0)
+        pst_dbl_map_set(&p.values, &p.n_values, "cpu_share", cpu > l->sampled_cpu ? (cpu - l->sampled_cpu) / seconds : 0);
+    l->sampled_cpu = cpu;
+    l->sampled_us = now;
+    pst_dbl_map_set(&p.values, &p.n_values, "threads", t.threads);
+    pst_dbl_map_set(&p.values, &p.n_values, "read_bytes", (double)t.read_bytes);
+    pst_dbl_map_set(&p.values, &p.n_values, "write_bytes", (double)t.write_bytes);
     pst_dbl_map_set(&p.values, &p.n_values, "rss_bytes", (double)t.rss_bytes);
     pst_dbl_map_set(&p.values, &p.n_values, "processes", t.processes);
     sup_outlet_metric(l->run->outlet, &p);
@@ -385,9 +394,9 @@ static void timers(learner *l, int64_t now)
         l->next_files_us = now + FILES_EVERY_US;
         sup_collectors_poll(l->collectors);
     }
-    if (now >= l->next_system_us) {
-        l->next_system_us = now + SYSTEM_EVERY_US;
-        sample(l);
+    if (l->run->manifest.system_us && now >= l->next_system_us) {
+        l->next_system_us = now + l->run->manifest.system_us;
+        sample(l, now);
     }
 }
 
@@ -488,7 +497,8 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
     rc = start(&l, err);
     if (!rc) {
         ret_end->started = true;
-        l.next_system_us = pst_mono_us() + SYSTEM_EVERY_US;
+        l.sampled_us = pst_mono_us();
+        l.next_system_us = l.sampled_us + r->manifest.system_us;
         sup_run_report(r, PST_REPORT_TYPE_RUNNING, NULL);
         sup_outlet_begin(r->outlet);
         watch(&l);

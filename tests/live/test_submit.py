@@ -3,6 +3,16 @@ run is rejected once, with every violation."""
 import json, time
 from kit import *
 
+COLLECTED = """evaluation_metrics:
+  type: regex_extractor
+  groups:
+    mine:
+      regex: step %{INT:s} loss %{FLOAT:l}
+      etimes: {iteration: {type: INT, value: $s}}
+      scalars: {loss: {type: FLOAT, value: $l}}
+penstock: {system_metrics: 1s}
+"""
+
 with Platform() as p:
     command = 'for i in 1 2 3; do echo "line $i"; echo "{\\"penstock\\":\\"metrics\\",\\"step\\":$i,\\"loss\\":0.$i}"; done'
     status, body, _ = p.http(f"/subjects/{PREFIX}jobs.requests-value/versions/latest", p.registry)
@@ -40,10 +50,15 @@ with Platform() as p:
     # the view and the HTTP API say the same
     status, body, _ = p.http("/v1/jobs/" + tid)
     check(status == 200 and json.loads(body)["state"] == "COMPLETED", f"GET /v1/jobs/{tid}: {status} {body[:200]}")
-    status, body, headers = p.http("/v1/jobs", data=manifest("three", "true").encode(), headers={"Idempotency-Key": "r-3"})
+    status, body, headers = p.http("/v1/jobs", data=manifest("three", "echo step 7 loss 0.5; sleep 1.6", extra=COLLECTED).encode(), headers={"Idempotency-Key": "r-3"})
     answer = json.loads(body)
     check(status == 202 and {"training_id", "topic", "partition", "offset"} <= answer.keys(), f"POST /v1/jobs: {status} {body[:200]}")
     p.wait_state(answer["training_id"], "COMPLETED")
+    # what a regex finds is an evaluation; what the platform measures is shown when asked for
+    shown = p.cli("metrics", answer["training_id"]).stdout.splitlines()
+    check(len(shown) == 1 and shown[0].endswith("mine       step=7 loss=0.5"), f"metrics: {shown}")
+    measured = [json.loads(l) for l in p.cli("metrics", answer["training_id"], "--group", "system", "--json").stdout.splitlines()]
+    check(measured and all(m["group"] == "system" and m["values"]["threads"] >= 1 for m in measured), f"metrics --group system: {measured}")
     # FfDL's words for the same jobs
     status, body, _ = p.http("/v1/models?version=2017-02-13")
     models = json.loads(body)["models"]

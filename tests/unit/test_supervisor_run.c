@@ -498,6 +498,39 @@ static void test_run_tensorboard_scalars_become_points(void **state)
     assert_non_null(world_line(w, "evaluation_metrics: tb/val/events.out.tfevents.2 ends in the middle"));
 }
 
+static double system_value(const world *w, size_t at, const char *name)
+{
+    const pst_metric_point *p = &w->points[at];
+    for (size_t i = 0; i < p->n_values; i++)
+        if (!strcmp(p->values[i].key, name))
+            return p->values[i].value;
+    fail_msg("no %s", name);
+    return 0;
+}
+
+/* A process that works, one that sleeps, and something written; points only as often as the manifest says, none with 0. */
+static void test_run_system_metrics_are_of_the_whole_tree(void **state)
+{
+    world *w = *state;
+    world_run(w, "head -c 3000000 /dev/zero > big; sync -d big; sleep 2.5 & timeout 2.5 sh -c 'while :; do :; done'; wait",
+              "penstock: {system_metrics: 1s}\n", NULL);
+    assert_true(w->n_points >= 1 && w->n_points <= 3);
+    for (size_t i = 0; i < w->n_points; i++) {
+        assert_string_equal(w->points[i].group, "system");
+        assert_true(system_value(w, i, "processes") >= 2 && system_value(w, i, "threads") >= system_value(w, i, "processes"));
+        assert_true(system_value(w, i, "rss_bytes") > 0 && system_value(w, i, "read_bytes") >= 0 && system_value(w, i, "write_bytes") >= 0);
+        assert_true(system_value(w, i, "cpu_share") > 0 && system_value(w, i, "cpu_share") < 4);
+        assert_true(!i || system_value(w, i, "cpu_seconds") > system_value(w, i - 1, "cpu_seconds"));
+    }
+}
+
+static void test_run_system_metrics_can_be_switched_off(void **state)
+{
+    world *w = *state;
+    world_run(w, "sleep 1.3", "penstock: {system_metrics: 0}\n", NULL);
+    assert_int_equal(w->n_points, 0);
+}
+
 static void test_run_stop_that_is_there_already_prevents_the_start(void **state)
 {
     world *w = *state;
@@ -578,6 +611,8 @@ int main(void)
         RUN(test_run_evaluation_metrics_file_becomes_points),
         RUN(test_run_regex_extractor_reads_output_and_files),
         RUN(test_run_tensorboard_scalars_become_points),
+        RUN(test_run_system_metrics_are_of_the_whole_tree),
+        RUN(test_run_system_metrics_can_be_switched_off),
         RUN(test_run_stop_that_is_there_already_prevents_the_start),
         RUN(test_run_end_on_disk_is_told_by_the_next_supervisor),
         RUN(test_run_sigterm_without_a_reason_never_looks_like_success),
