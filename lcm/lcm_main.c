@@ -73,6 +73,7 @@ static int wire(lcm *l, pst_err *err)
                            .environ = (const char *const *)l->environ,
                            .overcommit = o->overcommit,
                            .floor = l->floor,
+                           .stores = o->stores,
                            .keep_ended_us = o->keep_us,
                            .keep_ended_bytes = o->keep_bytes,
                            .at_least_once = l->verb.settings.embedded};

@@ -18,6 +18,8 @@ static const pst_opt opts[] = {
     {"isolation", 0, PST_OPT_STR, offsetof(lcm_opts, isolation), "LEVEL", NULL,
      "the weakest isolation that jobs may have here: none, user or sandbox. A job that asks for less is refused; native jobs, which run "
      "the platform's own program, have user at most [none]"},
+    {"stores", 0, PST_OPT_STR, offsetof(lcm_opts, stores), "HOSTS", NULL,
+     "S3 servers that jobs may use from here, comma-separated: host, host:port, *.domain [any]"},
     {"overcommit", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, overcommit), "FACTOR", "1", "offer this many times the processors that there are"},
     {"keep-ended", 0, PST_OPT_SPAN, offsetof(lcm_opts, keep_us), "SPAN", "7d",
      "how long folders of ended generations stay (code, data, supervisors' logs); 0s = for ever. Results and "

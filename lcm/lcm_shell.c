@@ -112,6 +112,7 @@ static void intend(lcm_shell *s, const lcm_action *a)
                             .memory_bytes = d->memory_bytes,
                             .grace_ms = d->grace_ms,
                             .floor = s->conf.floor,
+                            .stores = (char *)s->conf.stores,
                             .n_sets = a->command.n_sets,
                             .traceparent = trace ? (char *)trace->text : NULL};
     memcpy(spec.sets, a->command.sets, sizeof spec.sets);

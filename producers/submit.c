@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/base/term.h"
+#include "common/platform/stores.h"
 #include "common/platform/verb.h"
 #include "schemas/manifest.h"
 #include "verbs.h"
@@ -88,7 +89,7 @@ static void take_event(answer *a, const pst_record *r)
     bool ours = e.request_id && !strcmp(e.request_id, a->request_id), job = !strcmp(e.training_id, a->training_id);
     if (ours || job) {
         show_event(a, &e);
-        a->answered |= ours;
+        a->answered |= ours && e.type != PST_JOB_EVENT_TYPE_RECEIVED; /* its data stores may be asked still */
         if (ours && e.type == PST_JOB_EVENT_TYPE_REJECTED) {
             a->rejected = true;
             free(a->reason_code);
@@ -98,6 +99,7 @@ static void take_event(answer *a, const pst_record *r)
             a->ended = e.state == PST_JOB_PUBLIC_STATE_COMPLETED || e.state == PST_JOB_PUBLIC_STATE_FAILED ||
                        e.state == PST_JOB_PUBLIC_STATE_HALTED || e.state == PST_JOB_PUBLIC_STATE_TERMINATED ||
                        e.state == PST_JOB_PUBLIC_STATE_REJECTED || e.type == PST_JOB_EVENT_TYPE_DELETED;
+            a->answered |= a->ended;
         }
     }
     pst_event_clear(&pst_job_event_type, &e);
@@ -167,6 +169,13 @@ static const pst_usage submit_usage = {
     sizeof submit_table / sizeof *submit_table,
     false};
 
+enum { STORES_MS = 6000 }; /* as the Trainer's */
+
+static bool stop_asked(void *arg)
+{
+    return pst_stop_requested();
+}
+
 /* What is wrong beside a manifest that is wrong already, so that nobody mends a submission one message at a time: what only the Trainer would
  * refuse, and code that cannot be packed. */
 static void check_the_rest(const pst_manifest *m, const char *code, pst_complaints *errors)
@@ -180,6 +189,17 @@ static void check_the_rest(const pst_manifest *m, const char *code, pst_complain
     pst_buf_done(&archive);
 }
 
+/* A dry run asks the buckets from here, which may reach other places than the Trainer does. */
+static int check_stores(const pst_manifest *m, pst_complaints *errors)
+{
+    char *refused = pst_stores_refused(m, NULL, STORES_MS, stop_asked, NULL);
+    if (refused)
+        pst_complain(errors, "data_stores", 0, "bad data store credentials/bucket: %s", refused);
+    bool bad = refused != NULL;
+    free(refused);
+    return bad ? PST_EINVAL : 0;
+}
+
 /* code: its path, or NULL. dry_run: what only the Trainer would refuse is a violation, too, where nothing else is. */
 static int check_manifest(const char *file, const pst_buf *text, const char *code, bool dry_run, bool quiet, pst_err *err)
 {
@@ -188,8 +208,8 @@ static int check_manifest(const char *file, const pst_buf *text, const char *cod
     int rc = pst_manifest_parse(text->data ? text->data : "", text->len, &m, &errors, &warnings);
     if (rc < 0)
         check_the_rest(&m, code, &errors);
-    else if (dry_run && pst_manifest_check_served(&m, &errors))
-        rc = PST_EINVAL;
+    else if (dry_run)
+        rc = pst_manifest_check_served(&m, &errors) ? PST_EINVAL : check_stores(&m, &errors);
     for (size_t i = 0; i < warnings.n && !quiet; i++)
         fprintf(stderr, "%s:%d: warning: %s: %s\n", file, warnings.at[i].line, warnings.at[i].field, warnings.at[i].text);
     for (size_t i = 0; i < errors.n; i++)

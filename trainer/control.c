@@ -34,6 +34,8 @@ static void refuse(const asked *a, const char *code, const char *fmt, ...)
 
 static void say(const asked *a, enum pst_job_event_type type, pst_job_public_state to, const char *reason)
 {
+    if (trainer_stores_awaited(a->j) && to != PST_JOB_PUBLIC_STATE_QUEUED) /* that answer is of no use any more */
+        tcore_set_text(&a->j->s.reason_code, NULL);
     tcore_set_text(&a->j->s.reason, reason);
     tcore_emit(a->c, a->j, type, to, &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
 }

@@ -91,6 +91,7 @@ struct tcore {
     trainer_memory deleted;  /* training ids whose tombstone is known */
     trainer_memory rejected; /* training ids of submissions that were rejected; their states are among the jobs */
     pst_map early;           /* training_id → trainer_early: requests whose submission has not come yet */
+    pst_map asking;          /* training ids of jobs whose stores are to be asked; those that were ended meanwhile may be among them */
     size_t by_state[PST_JOB_PUBLIC_STATE_REJECTED + 1];
     int64_t now_us;       /* of the present step */
     int64_t said_us;      /* when that happened which the present step is about */
@@ -158,6 +159,13 @@ void tcore_remove(tcore *c, trainer_job *j);          /* DELETED: tombstone, for
 void tcore_expire(tcore *c, const char *training_id); /* the tombstone of what is no job; forgotten where it is known */
 void tcore_forget(tcore *c, trainer_job *j);          /* from every table; j is freed */
 void trainer_job_free(void *job);
+
+/* ---- stores.c: jobs that wait for an answer of their data stores */
+bool trainer_stores_needed(const pst_manifest *m);
+bool trainer_stores_awaited(const trainer_job *j);
+void trainer_stores_await(tcore *c, trainer_job *j);  /* received, not admitted */
+void trainer_stores_loaded(tcore *c, trainer_job *j); /* one that is queued */
+void trainer_stores_answered(tcore *c, const char *training_id, const char *refused);
 
 /* ---- placement.c: where a job may go, and if nowhere, why */
 bool trainer_node_has_lease(const tcore *c, const trainer_node *n);

@@ -2,6 +2,8 @@
  * this becomes an answer by the core. What is only away for a moment (registry, object store) is PST_EAGAIN: the record comes again. */
 #include "trainer/shell.h"
 
+#include "trainer/asker.h"
+
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
@@ -236,6 +238,22 @@ int trainer_input_worker(trainer_shell *s, const pst_record *r, bool live, pst_e
     trainer_in in = {.kind = PST_TRAINER_WORKER, .worker = &worker, .seen_us = live || then > now ? now : then};
     rc = step(s, &in, NULL, err);
     pst_event_clear(&pst_worker_state_type, &worker);
+    return rc;
+}
+
+/* ---- answers of data stores --------------------------------------------------------------------------------------------------- */
+
+int trainer_input_stores(trainer_shell *s, size_t *ret_n, pst_err *err)
+{
+    const char *id, *refused;
+    int rc = 0;
+    *ret_n = 0;
+    while (!rc && trainer_asker_answer(s->asker, *ret_n, &id, &refused)) {
+        trainer_cause cause = {0};
+        snprintf(cause.training_id, sizeof cause.training_id, "%s", id);
+        rc = step(s, &(trainer_in){.kind = PST_TRAINER_STORES, .training_id = id, .stores_refused = refused}, &cause, err);
+        ++*ret_n;
+    }
     return rc;
 }
 

@@ -26,7 +26,7 @@ static const struct row {
     const char *when;
 } table[] = {
     {PST_JOB_EVENT_TYPE_RECEIVED, NEW, QUEUED, "a valid SUBMIT of a new (user, request_id)"},
-    {PST_JOB_EVENT_TYPE_ADMITTED, QUEUED, SAME, "manifest and code were found good"},
+    {PST_JOB_EVENT_TYPE_ADMITTED, QUEUED, SAME, "manifest and code were found good, and the data stores that had to be asked"},
     {PST_JOB_EVENT_TYPE_QUEUED, QUEUED, SAME, "it waits; said again when the reason changes"},
     {PST_JOB_EVENT_TYPE_DEPLOYING, QUEUED, PENDING, "it is first in its queue and fits: a new generation"},
     {PST_JOB_EVENT_TYPE_PROCESS_STARTED, LIVE, SAME, "a supervisor started"},
@@ -52,6 +52,7 @@ static const struct row {
     {PST_JOB_EVENT_TYPE_HELD, QUEUED, SAME, "a user holds it back until it is released"},
     {PST_JOB_EVENT_TYPE_RELEASED, QUEUED | HALTED, SAME, "a user lets it go on"},
     {PST_JOB_EVENT_TYPE_REJECTED, NEW, REFUSED, "a submission that cannot be met: no job, but its answer is kept"},
+    {PST_JOB_EVENT_TYPE_REJECTED, QUEUED, REFUSED, "its data stores were asked, and cannot be used"},
     {PST_JOB_EVENT_TYPE_REJECTED, NEW | QUEUED | LIVE | ENDED, SAME, "a request that cannot be met"},
     {PST_JOB_EVENT_TYPE_OTHER, QUEUED | LIVE, SAME, "a remark: why a deployment takes long, a launcher's note"},
 };

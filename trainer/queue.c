@@ -107,6 +107,17 @@ static const trainer_node *find_place(tcore *c, trainer_job *j, char **ret_reaso
     return NULL;
 }
 
+/* It says nothing of a queue before it is in it for good: its state has the reason. */
+static bool is_not_admitted(trainer_job *j)
+{
+    bool awaited = trainer_stores_awaited(j);
+    if (awaited) {
+        j->site->n_unsaid -= j->unsaid;
+        j->unsaid = false;
+    }
+    return awaited;
+}
+
 /* Deploys from the front until one that is ready does not fit; jobs that pause before a retry are passed over, those that are barred stand behind
  * all others. */
 static void deploy_what_fits(tcore *c, trainer_site *s)
@@ -114,6 +125,10 @@ static void deploy_what_fits(tcore *c, trainer_site *s)
     size_t at = 0;
     while (at < s->n_queue && !s->queue[at]->barred) {
         trainer_job *j = s->queue[at];
+        if (is_not_admitted(j)) { /* a server of its own is no reason for others to wait */
+            at++;
+            continue;
+        }
         char *never = c->nodes_unread ? NULL : trainer_queue_never(s, &j->needs);
         char *reason = NULL;
         bool bound = false;
@@ -154,7 +169,7 @@ static void run_site(tcore *c, trainer_site *s)
 {
     deploy_what_fits(c, s);
     for (size_t i = s->n_queue; i-- > 0 && s->n_unsaid;) /* those that came now mostly stand at the end */
-        if (s->queue[i]->unsaid) {
+        if (s->queue[i]->unsaid && !is_not_admitted(s->queue[i])) {
             char *reason = s->queue[i]->barred ? trainer_barred_text(s->queue[i]) : behind(s, i);
             say_queued(c, s->queue[i], reason);
             free(reason);

@@ -25,6 +25,7 @@ typedef struct replay {
     pst_map kinds;     /* nonce of a recorded command → "training id/generation/command" */
     pst_map nonces;    /* that → the nonce that the core gave */
     pst_map submitted; /* training ids; values unused */
+    pst_map answers;   /* training id → the recorded event that tells what its data stores answered; only in answer_stores */
     pst_map steady;    /* node → its entry, of those whose heartbeats were compacted away */
     int64_t now_us, shown_us;
     trainer_replay_result *result;
@@ -118,6 +119,32 @@ static void beat(replay *p, const pst_worker_state *w)
     step(p, &(trainer_in){.kind = PST_TRAINER_WORKER, .worker = w, .seen_us = p->now_us});
 }
 
+/* What a server answered is on no topic, but what came of it is: the next event of such a job is its admission, its rejection, or another end. */
+static void note_answer(void *arg, const pst_job_state *s)
+{
+    replay *p = arg;
+    char *key = pst_sprintf("%s/%lld", s->training_id, (long long)s->seq + 1);
+    const pst_job_event *e = pst_map_get(&p->recorded, key);
+    if (e && e->time <= p->now_us && (e->type == PST_JOB_EVENT_TYPE_ADMITTED || e->state == PST_JOB_PUBLIC_STATE_REJECTED))
+        pst_map_put(&p->answers, s->training_id, (void *)(uintptr_t)e);
+    free(key);
+}
+
+static void answer_stores(replay *p)
+{
+    tcore_stores_awaited(p->core, note_answer, p);
+    for (size_t i = 0; i < p->answers.n; i++) {
+        const pst_job_event *e = p->answers.at[i].key ? p->answers.at[i].value : NULL;
+        if (e)
+            step(p, &(trainer_in){.kind = PST_TRAINER_STORES,
+                                  .training_id = e->training_id,
+                                  .stores_refused = e->type == PST_JOB_EVENT_TYPE_ADMITTED ? NULL
+                                                    : e->reason                            ? e->reason
+                                                                                           : ""});
+    }
+    pst_map_done(&p->answers, NULL);
+}
+
 static void advance(replay *p, int64_t to_us)
 {
     int64_t from = p->now_us;
@@ -127,6 +154,7 @@ static void advance(replay *p, int64_t to_us)
         for (size_t i = 0; i < p->steady.n; i++)
             if (p->steady.at[i].key)
                 beat(p, p->steady.at[i].value);
+        answer_stores(p);
         step(p, &(trainer_in){.kind = PST_TRAINER_TICK, .caught_up = true});
     }
 }

@@ -120,8 +120,11 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
         trainer_job *j = tcore_adopt(c, &s);
         tcore_remember(j, mark);
         tcore_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.actor = actor});
-        tcore_emit(c, j, PST_JOB_EVENT_TYPE_ADMITTED, j->s.state,
-                   &(trainer_say){.reason = warnings->n ? "admitted, with remarks on the manifest" : NULL, .details = warnings});
+        if (trainer_stores_needed(m))
+            trainer_stores_await(c, j);
+        else
+            tcore_emit(c, j, PST_JOB_EVENT_TYPE_ADMITTED, j->s.state,
+                       &(trainer_say){.reason = warnings->n ? "admitted, with remarks on the manifest" : NULL, .details = warnings});
         trainer_queue_add(c, j);
     }
     free(never);

@@ -9,6 +9,7 @@
 #include "common/base/stop.h"
 #include "schemas/manifest_secrets.h"
 #include "schemas/metric_list.h"
+#include "trainer/asker.h"
 #include "trainer/code_sweep.h"
 #include "trainer/job_fsm.h"
 #include "common/base/settings.h"
@@ -49,7 +50,8 @@ static void show_metrics(trainer_shell *s)
         pst_metric_set(s->metrics.jobs[i], (double)tcore_jobs(s->core, (pst_job_public_state)i));
 }
 
-int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, pst_err *err)
+int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, const char *stores,
+                       pst_err *err)
 {
     *s = (trainer_shell){.client = client, .stale = true};
     trainer_times_start(&s->times, pst_now_us(), pst_mono_us());
@@ -65,12 +67,14 @@ int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_polic
     s->core = tcore_new(&with);
     s->outbox = trainer_outbox_new(client, &s->key);
     s->codes = trainer_code_sweep_new(keep_code_us);
+    s->asker = trainer_asker_new(stores);
     return pst_objects_open(client->settings->objects.value, &s->objects, err);
 }
 
 void trainer_shell_close(trainer_shell *s)
 {
     trainer_shell_deactivate(s);
+    trainer_asker_free(s->asker);
     trainer_outbox_free(s->outbox);
     trainer_code_sweep_free(s->codes);
     trainer_traces_done(&s->traces);
@@ -228,6 +232,8 @@ static int step_rest(trainer_shell *s, const pst_batch *heartbeats, bool live, p
     int rc = 0;
     for (size_t i = 0; i < heartbeats->n && !rc; i++)
         rc = trainer_input_worker(s, &heartbeats->records[i], live, err);
+    if (!rc)
+        rc = trainer_input_stores(s, &s->answers, err);
     if (!rc && pst_mono_us() >= s->tick_us) {
         s->tick_us = pst_mono_us() + TICK_US;
         trainer_actions_clear(&s->actions);
@@ -266,6 +272,20 @@ static void sweep_codes(trainer_shell *s)
     int64_t now = pst_mono_us(), ours = pst_now_us(), theirs = trainer_shell_now(s);
     if (s->caught_up && !s->nodes_unread && !trainer_times_unsettled(&s->times, now))
         trainer_code_sweep_step(s->codes, s->objects, s->core, now, ours < theirs ? ours : theirs);
+}
+
+static void ask_one(void *arg, const pst_job_state *job)
+{
+    trainer_shell *s = arg;
+    trainer_asker_ask(s->asker, job->training_id, job->manifest);
+}
+
+/* After a round that is committed: what it led to is acted on, so what is waited for is in jobs.state, and is waited for after any restart. */
+static void ask_stores(trainer_shell *s)
+{
+    trainer_asker_drop(s->asker, s->answers);
+    s->answers = 0;
+    tcore_stores_awaited(s->core, ask_one, s);
 }
 
 /* Outages are nothing to end for: say it (rarely), wait a little, go on. Anything but RETRY ends the service. */
@@ -325,6 +345,7 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
         pst_consumer_rewind(s->inputs, &(pst_err){0});
         return wait_out(s, stuck, err);
     }
+    ask_stores(s);
     sweep_codes(s);
     return 0;
 }

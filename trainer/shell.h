@@ -40,6 +40,8 @@ typedef struct trainer_shell {
     pst_txn *txn;
     trainer_outbox *outbox;
     struct trainer_code_sweep *codes;
+    struct trainer_asker *asker;
+    size_t answers; /* of data stores, that the core has and no commit yet */
     trainer_actions actions;
     trainer_traces traces;
     trainer_shell_metrics metrics;
@@ -56,8 +58,9 @@ static inline int64_t trainer_shell_now(const trainer_shell *s)
     return trainer_times_now(&s->times, pst_mono_us());
 }
 
-/* keep_code_us: how long code archives stay that no job can use any more; 0 = for ever. */
-int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, pst_err *err);
+/* keep_code_us: how long code archives stay that no job can use any more; 0 = for ever. stores: which servers jobs may name (pst_s3_allowed). */
+int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_policy *policy, int64_t keep_code_us, const char *stores,
+                       pst_err *err);
 void trainer_shell_close(trainer_shell *s);
 /* state_dump.c: what it holds. */
 void trainer_shell_dump(const trainer_shell *s, json_t *to);
@@ -90,6 +93,8 @@ const char *trainer_code_problem(const pst_job_code *code);
 /* Steps the core with one record. PST_EAGAIN with class RETRY: the registry or the object store is away, the record is to come again. */
 int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err);
 int trainer_input_report(trainer_shell *s, const pst_record *r, pst_err *err);
+/* What data stores have answered. *ret_n: how many answers. */
+int trainer_input_stores(trainer_shell *s, size_t *ret_n, pst_err *err);
 int trainer_input_worker(trainer_shell *s, const pst_record *r, bool live, pst_err *err);
 /* The batch in order of time across its partitions, each partition's own order kept: a halt published after its submission is read after it,
  * though it lies in another partition. ret_order: b->n indexes. */

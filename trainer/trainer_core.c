@@ -66,6 +66,7 @@ void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions 
     case PST_TRAINER_TOMBSTONE: c->counts.tombstones++; break;
     case PST_TRAINER_REPORT: tcore_report(c, in->report); break;
     case PST_TRAINER_WORKER: tcore_worker(c, in->worker, in->seen_us); break;
+    case PST_TRAINER_STORES: trainer_stores_answered(c, in->training_id, in->stores_refused); break;
     case PST_TRAINER_TICK:
         tcore_attend(c);
         tcore_deadlines(c);
@@ -113,6 +114,7 @@ void tcore_reset(tcore *c)
     trainer_memory_done(&c->deleted);
     trainer_memory_done(&c->rejected);
     pst_map_done(&c->early, trainer_early_free);
+    pst_map_done(&c->asking, NULL);
     c->n_live = c->n_dirty = 0;
     memset(c->by_state, 0, sizeof c->by_state);
 }
@@ -171,6 +173,7 @@ void tcore_loaded(tcore *c)
         } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
             trainer_queue_add(c, j);
             trainer_queue_said(j);
+            trainer_stores_loaded(c, j);
         }
     }
 }

@@ -58,6 +58,7 @@ typedef enum {
     PST_TRAINER_TOMBSTONE,   /* a request with a null value: counted */
     PST_TRAINER_REPORT,      /* report */
     PST_TRAINER_WORKER,      /* worker, seen_us */
+    PST_TRAINER_STORES,      /* training_id, stores_refused: the answer to tcore_stores_awaited */
     PST_TRAINER_TICK
 } trainer_in_kind;
 
@@ -69,12 +70,14 @@ typedef struct trainer_in {
     const char *bad_request_id, *bad_reason; /* the id if one could be made out, else NULL */
     const pst_process_report *report;
     const pst_worker_state *worker;
-    int64_t seen_us;      /* when the heartbeat was published */
-    int64_t published_us; /* REQUEST, REPORT: the record's timestamp; 0 = now */
-    bool live;            /* REQUEST, REPORT: it was published just now */
-    bool unsettled;       /* our own clock has not been compared with others' yet: it may be the wrong one */
-    bool nodes_unread;    /* what nodes said before we came is being read still: a site may be wider than is known */
-    bool caught_up;       /* TICK: all requests have been read that were there a moment ago */
+    const char *training_id;    /* STORES */
+    const char *stores_refused; /* STORES: why one of them cannot be used; NULL = they can */
+    int64_t seen_us;            /* when the heartbeat was published */
+    int64_t published_us;       /* REQUEST, REPORT: the record's timestamp; 0 = now */
+    bool live;                  /* REQUEST, REPORT: it was published just now */
+    bool unsettled;             /* our own clock has not been compared with others' yet: it may be the wrong one */
+    bool nodes_unread;          /* what nodes said before we came is being read still: a site may be wider than is known */
+    bool caught_up;             /* TICK: all requests have been read that were there a moment ago */
 } trainer_in;
 
 typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE, PST_DO_WORKER } pst_action_kind;
@@ -120,6 +123,9 @@ const pst_job_state *tcore_job(const tcore *c, const char *training_id);
 bool tcore_is_new(const tcore *c, const pst_job_request *r);
 /* Tells of the code of every job that runs, or still could: that is queued, can be tried again, or resumed. */
 void tcore_codes(const tcore *c, void (*tell)(void *arg, const pst_code_ref *code), void *arg);
+/* Tells of every job that is not admitted before its data stores were asked. tell must not step the core. */
+#define PST_TRAINER_STORES_ASKED "STORES_ASKED" /* its reason_code while that lasts */
+void tcore_stores_awaited(tcore *c, void (*tell)(void *arg, const pst_job_state *s), void *arg);
 const trainer_counts *tcore_counts(const tcore *c);
 size_t tcore_jobs(const tcore *c, pst_job_public_state state); /* how many are in that state */
 /* Charged at a site: CPUs in thousandths, bytes, GPUs. False: unknown site. */

@@ -27,7 +27,7 @@ typedef struct trainer_opts {
     double cpus;
     int64_t memory_bytes, gpus, platform_retries, silent_us, port, keep_code_us;
     bool view, print_fsm;
-    const char *operators;
+    const char *operators, *stores;
 } trainer_opts;
 
 static const pst_opt opts[] = {
@@ -41,6 +41,8 @@ static const pst_opt opts[] = {
      "a node whose LCM has not reported for this long is silent: it gets no new jobs"},
     {"operators", 0, PST_OPT_STR, offsetof(trainer_opts, operators), "NAMES", NULL,
      "users, comma-separated, who may halt, resume, end and delete everybody's jobs [the user who runs this Trainer]"},
+    {"stores", 0, PST_OPT_STR, offsetof(trainer_opts, stores), "HOSTS", NULL,
+     "S3 servers that jobs may name, comma-separated: host, host:port, *.domain; a job that names another is rejected [any]"},
     {"keep-code", 0, PST_OPT_SPAN, offsetof(trainer_opts, keep_code_us), "SPAN", "8d",
      "how long archives of submitted code stay in the object store that no job can use any more (none that waits, runs, or may be "
      "resumed); counted from when they were last put or submitted, so it must be longer than a request may lie unread; 0s = for ever"},
@@ -174,7 +176,7 @@ static int run(int argc, char **argv)
     t.standby = (trainer_standby){.client = v.client, .grouped = !v.settings.embedded};
     int rc = trainer_standby_lock_folder(v.client, &v.err);
     if (!rc)
-        rc = trainer_shell_open(&t.shell, v.client, &policy, o.keep_code_us, &v.err);
+        rc = trainer_shell_open(&t.shell, v.client, &policy, o.keep_code_us, o.stores, &v.err);
     if (!rc)
         rc = open_windows(&t, o.port, &http, &v.err);
     if (!rc && o.view)

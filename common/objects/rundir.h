@@ -66,6 +66,7 @@ typedef struct pst_rundir_spec {
     char *traceparent; /* what it is a part of (common/platform/trace.h); NULL = nothing that is known */
     int64_t memory_bytes;
     int grace_ms;
+    char *stores;        /* the S3 servers that the node's operator allows (pst_s3_allowed); NULL: any */
     pst_isolation floor; /* the weakest isolation that the node's operator allows; DEFAULT: any */
 } pst_rundir_spec;
 

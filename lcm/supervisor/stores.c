@@ -90,7 +90,12 @@ static int begin(sup_run *r, const pst_data_store *s, const char *bucket, const 
 {
     const json_t *c = s->connection;
     *ret = (transfer){.r = r, .store = s, .bucket = bucket, .doing = doing, .said_us = pst_mono_us()};
-    int rc = pst_s3_open(&(pst_s3_conf){.url = json_string_value(json_object_get(c, "auth_url")),
+    int rc = 0;
+    if (!pst_s3_allowed(r->spec.stores, json_string_value(json_object_get(c, "auth_url"))))
+        rc = pst_err_set(err, PST_EAUTH, PST_CLASS_DATA, "s3", 0,
+                         "the operator of this node does not allow the server of connection.auth_url (lcm --stores)");
+    else
+        rc = pst_s3_open(&(pst_s3_conf){.url = json_string_value(json_object_get(c, "auth_url")),
                                         .user = json_string_value(json_object_get(c, "user_name")),
                                         .password = json_string_value(json_object_get(c, "password")),
                                         .region = json_string_value(json_object_get(c, "region")),

@@ -36,6 +36,8 @@ static bool submission_seen(gw_state *g, pst_http_req *req, const char *id, cons
     if (!doc && !last)
         return false;
     const char *state = pst_json_str(doc, "state", "");
+    if (!last && !strcmp(state, "QUEUED") && !strcmp(pst_json_str(doc, "reason_code", ""), "STORES_ASKED"))
+        return false; /* not admitted yet */
     if (!strcmp(state, "REJECTED"))
         gw_ffdl_fail(req, 400, pst_json_str(doc, "reason", "the Trainer refused it"));
     else

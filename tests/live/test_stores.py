@@ -1,6 +1,6 @@
 """Data in and results out by an S3 server that checks signatures: odd keys, large files, two learners, FfDL's layout; after a failure, a halt and a resume;
 a server that answers 503 or breaks off; a supervisor that is killed while it stores; a wrong secret. The secret is in no topic and in no answer."""
-import hashlib, json, os, re, signal, time
+import hashlib, json, os, signal, socket, time
 from s3_kit import *
 
 IN, OUT = "tf_Training_Data", "tf_trained_model"
@@ -12,7 +12,7 @@ def stores(url, secret=SECRET, kind="s3_datastore"):
     return f"data_stores:\n  - {{id: s, type: {kind}, training_data: {{container: {IN}}}, training_results: {{container: {OUT}}}, {where}}}\n"
 
 
-with Platform(up_args=("--isolation", "none") if False else ()) as p:
+with Platform() as p:
     s3 = S3(p.dir)
     try:
         door = Door(s3)
@@ -75,10 +75,32 @@ with Platform(up_args=("--isolation", "none") if False else ()) as p:
         check(sum(1 for k in s3.keys(OUT, killed + "/f")) == 30, f"results of a killed supervisor: {s3.keys(OUT, killed + '/f')}")
         door.delay = 0
 
-        # a wrong secret is refused with FfDL's code, and no secret is shown anywhere
-        wrong = p.submit(manifest("wrong", "true", extra=stores(direct, secret="another-SECRET-guess")))
-        last = p.wait_state(wrong, "FAILED", "REJECTED")
-        check(last["reason_code"] == "C103", f"a wrong secret: {last}")
+        # a wrong secret, no such bucket, nobody there: rejected with FfDL's code; others are admitted meanwhile, and what is asked meanwhile is done
+        silent = socket.create_server(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        request = {"request_id": "s-away", "action": "SUBMIT", "user": "test", "manifest": manifest("away", "true", extra=stores(nowhere))}
+        producer = p.producer()
+        producer.produce(PREFIX + "jobs.requests", json.dumps(request), key="s-away")
+        producer.produce(PREFIX + "jobs.requests", json.dumps({**request, "request_id": "s-ended"}), key="s-ended")
+        producer.flush(30)
+        begin = time.monotonic()
+        p.submit(manifest("meanwhile", "true"))
+        check(time.monotonic() - begin < 4 * PATIENCE, "a job without stores waited for another one's server")
+        listed = lambda: {j["training_id"]: j for j in map(json.loads, p.cli("list", "--json").stdout.splitlines()) if j["name"] == "away"}
+        until(lambda: len(listed()) == 2, 20, "both are received")
+        for name, text, why in (("wrong", stores(direct, secret="another-SECRET-guess"), "SignatureDoesNotMatch"), ("none", stores(direct).replace(IN, "no_such_bucket"), "NoSuchBucket"),
+                                ("closed", stores("http://127.0.0.1:1"), "127.0.0.1:1")):
+            path = p.dir / f"{name}.yml"
+            path.write_text(manifest(name, "true", extra=text))
+            dry, wet = p.cli("submit", path, "--dry-run", ok=False), p.cli("submit", path, ok=False)
+            check(dry.returncode == 2 and why in dry.stderr, f"dry run of {name}: {dry.returncode} {dry.stderr}")
+            check(wet.returncode == 10 and why in wet.stderr and "bad data store credentials/bucket" in wet.stderr, f"submit of {name}: {wet.returncode} {wet.stderr}")
+            last = p.wait_state(wet.stdout.strip(), "REJECTED")
+            check(last["reason_code"] == "C103", f"{name}: {last}")
+        wrong = wet.stdout.strip()
+        until(lambda: all(j["state"] == "REJECTED" for j in listed().values()), 20, lambda: f"a server that says nothing: {listed()}")
+        mine = [e["type"] for e in p.events("jobs.events") if e["request_id"] == "s-away"]
+        check(mine == ["RECEIVED", "REJECTED"], f"events of a store that says nothing: {mine}")
         for topic in ("jobs.events", "jobs.state", "jobs.commands", "jobs.reports", "logs", "metrics"):
             for r in p.read(PREFIX + topic):
                 check(not any(s.encode() in (r.value() or b"") for s in (SECRET, "another-SECRET-guess")), f"a secret is in {topic}")

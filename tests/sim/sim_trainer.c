@@ -13,12 +13,10 @@
 #include "schemas/manifest.h"
 #include "trainer/job_fsm.h"
 #include "trainer/trainer_core.h"
+#include "sim_seed.h"
 #include "schemas/training_id.h"
 #include "schemas/avro.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -33,37 +31,6 @@ enum {
     LATE_US = 4000000,
     SILENT_US = 7000000
 };
-
-static uint64_t seed_now, rng_state;
-static bool verbose;
-
-static uint64_t rng(void) /* splitmix64 */
-{
-    uint64_t z = rng_state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-static int below(int n)
-{
-    return (int)(rng() % (uint64_t)n);
-}
-static bool chance(int percent)
-{
-    return below(100) < percent;
-}
-
-static void broken(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
-static void broken(const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    fprintf(stderr, "seed %llu: ", (unsigned long long)seed_now);
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "\nagain: sim_trainer 1 %llu -v\n", (unsigned long long)seed_now);
-    va_end(ap);
-    exit(1);
-}
 
 /* ---- the world --------------------------------------------------------------------------------------------------------------- */
 
@@ -101,6 +68,7 @@ typedef struct history { /* of one job, checked as it is published */
     bool deleted;
     int64_t time_us;               /* of its last event */
     int64_t queued_us, running_us; /* when it came into these states, really */
+    bool admitted;
 } history;
 
 typedef struct snode { /* a node of the site */
@@ -178,6 +146,9 @@ static char *random_manifest(void)
     }
     if (chance(8))
         pst_buf_printf(&b, "storage: nothing\n");
+    if (chance(20)) /* admitted when its server has been asked */
+        pst_buf_adds(&b, "data_stores: [{id: s, type: mount_cos, training_data: {container: b}, connection: {auth_url: \"http://h\", "
+                         "user_name: u, password: p}}]\n");
     if (chance(6)) { /* never fits */
         pst_buf_clear(&b);
         pst_buf_adds(&b, "name: wide\nlearners: 9\nframework: {name: custom, version: 1, command: run}\n");
@@ -516,7 +487,9 @@ static void check_once(const pst_job_event *e)
     if (e->type != PST_JOB_EVENT_TYPE_HALTING && e->type != PST_JOB_EVENT_TYPE_RESUMED && e->type != PST_JOB_EVENT_TYPE_TERMINATING &&
         e->type != PST_JOB_EVENT_TYPE_REPRIORITISED && e->type != PST_JOB_EVENT_TYPE_HELD && e->type != PST_JOB_EVENT_TYPE_RELEASED)
         return;
-    char *key = pst_sprintf("%s %s %s", pst_job_event_type_text(e->type), e->training_id, e->request_id);
+    bool deletes =
+        e->reason && !strncmp(e->reason, "terminated and deleted", 22); /* DELETE and TERMINATE may have one id, and both say this */
+    char *key = pst_sprintf("%s%s %s %s", pst_job_event_type_text(e->type), deletes ? " to delete" : "", e->training_id, e->request_id);
     if (pst_map_put(&w.done, key, &w))
         broken("%s twice", key);
     free(key);
@@ -577,6 +550,9 @@ static void check_event(const pst_job_event *e)
     if (!job_fsm_allows(h->state, e->type, e->state))
         broken("%s: %s takes %s to %s", e->training_id, pst_job_event_type_text(e->type), pst_job_public_state_text(h->state),
                pst_job_public_state_text(e->state));
+    h->admitted |= e->type == PST_JOB_EVENT_TYPE_ADMITTED || e->type == PST_JOB_EVENT_TYPE_RESUMED;
+    if (e->type == PST_JOB_EVENT_TYPE_DEPLOYING && !h->admitted)
+        broken("%s: is deployed before it was admitted", e->training_id);
     if (e->type == PST_JOB_EVENT_TYPE_DEPLOYING) {
         if (h->live_generation || e->generation != h->generation + 1)
             broken("%s: generation %d is deployed after %d, which %s", e->training_id, e->generation, h->generation,
@@ -685,6 +661,26 @@ static void step(const trainer_in *in, trainer_actions *all, pst_job_state **sta
     }
 }
 
+static void note_awaited(void *ids, const pst_job_state *s)
+{
+    pst_map_put(ids, s->training_id, ids);
+}
+
+/* Servers answer late, and some refuse; one answer in ten comes of a job that nobody waits for. */
+static void stores_answer(trainer_actions *all, pst_job_state **states)
+{
+    pst_map ids = {0};
+    tcore_stores_awaited(w.core, note_awaited, &ids);
+    for (size_t i = 0; i < ids.n; i++)
+        if (chance(30))
+            step(&(trainer_in){.kind = PST_TRAINER_STORES, .training_id = ids.at[i].key, .stores_refused = chance(30) ? "no bucket" : NULL},
+                 all, states);
+    pst_map_done(&ids, NULL);
+    if (chance(10))
+        step(&(trainer_in){.kind = PST_TRAINER_STORES, .training_id = random_id(), .stores_refused = chance(50) ? "late" : NULL}, all,
+             states);
+}
+
 static bool requests_are_read(void)
 {
     for (int i = 0; i < REQUEST_PARTS; i++)
@@ -735,6 +731,7 @@ static void trainer_round(void)
         }
         w.heartbeat_us = w.now_us + 5000000;
     }
+    stores_answer(&actions, &states);
     if (chance(40))
         step(&(trainer_in){.kind = PST_TRAINER_TICK, .caught_up = requests_are_read()}, &actions, &states);
 
@@ -786,6 +783,9 @@ static bool is_quiet(void)
             return false;
     if (w.n_pending)
         return false;
+    for (size_t i = 0; i < w.n_processes; i++)
+        if (!w.processes[i].over)
+            return false; /* of a generation that was given up: its node has to come back first */
     for (size_t i = 0; i < w.states.n; i++)
         if (w.states.at[i].key && ((pst_job_state *)w.states.at[i].value)->state == PST_JOB_PUBLIC_STATE_UNKNOWN)
             return false; /* requests that wait for their submission */

@@ -114,7 +114,8 @@ static void test_stores_results_that_cannot_be_put_stay_and_are_named(void **sta
         s3_server_start(&server, serve, &b);
         char *extra = store_of(&server, "training_results: {container: Out_1}, ");
         w->store_patience_ms = 1500;
-        w->n_reports = 0;
+        while (w->n_reports)
+            pst_event_clear(&pst_process_report_type, &w->reports[--w->n_reports]);
         world_run(w, "echo 1 > $RESULT_DIR/kept", extra, NULL);
         const pst_process_report *x = world_end(w);
         assert_false(x->has_exit_code);
@@ -131,6 +132,25 @@ static void test_stores_results_that_cannot_be_put_stay_and_are_named(void **sta
         s3_server_stop(&server);
         world_again(w);
     }
+}
+
+/* The operator's list is asked before the server is. */
+static void test_stores_a_server_that_the_node_does_not_allow_is_not_asked(void **state)
+{
+    world *w = *state;
+    bucket b = {.n = 0};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "training_results: {container: Out_1}, ");
+    w->spec.stores = (char *)"*.example.org,127.0.0.2";
+    world_run(w, "echo ran", extra, NULL);
+    assert_string_equal(world_end(w)->reason_code, "C103");
+    assert_non_null(strstr(world_end(w)->reason, "--stores"));
+    assert_null(world_line(w, "ran"));
+    assert_int_equal(server.requests, 0);
+    w->spec.stores = NULL;
+    free(extra);
+    s3_server_stop(&server);
 }
 
 static void test_stores_data_that_are_refused_end_the_run_with_ffdl_code(void **state)
@@ -156,6 +176,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stores_hostile_keys_leave_no_file_outside, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_results_have_ffdl_names_whatever_the_end, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_results_that_cannot_be_put_stay_and_are_named, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_a_server_that_the_node_does_not_allow_is_not_asked, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_data_that_are_refused_end_the_run_with_ffdl_code, world_setup, world_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
