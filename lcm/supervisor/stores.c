@@ -7,6 +7,7 @@
 #include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/base/term.h"
 #include "common/objects/s3.h"
@@ -480,11 +481,25 @@ static void describe(const sup_run *r, const pst_data_store *s, const pst_err *e
     }
 }
 
+/* Data may be large, and are in their bucket: the copy does not wait for the folder's own time. Links of other stores go, not what they name. */
+static void drop_copies(const sup_run *r)
+{
+    char *copies = pst_fs_join(r->dir, "data");
+    bool any = false;
+    pst_err err = {0};
+    for (size_t i = 0; i < r->manifest.n_stores; i++)
+        any = any || (r->manifest.stores[i].s3 && r->manifest.stores[i].input);
+    if (any && pst_fs_remove_tree(copies, &err) < 0)
+        pst_log_err("supervisor", &err);
+    free(copies);
+}
+
 int sup_run_put_results(sup_run *r, pst_rundir_exit *x, bool *ret_changed, pst_err *err)
 {
     int rc = 0;
     bool any = false;
     *ret_changed = false;
+    drop_copies(r);
     for (size_t i = 0; i < r->manifest.n_stores; i++)
         any = any || (r->manifest.stores[i].s3 && r->manifest.stores[i].output && *r->manifest.stores[i].output);
     if (!any)

@@ -8,7 +8,7 @@
 int sup_run_fetch_store(sup_run *r, const pst_data_store *s, const char **ret_code, pst_err *err);
 /* Of a later generation, on a node that has none: those that an earlier one stored. */
 int sup_run_fetch_checkpoints(sup_run *r, const char **ret_code, pst_err *err);
-/* Results, logs, checkpoints and the submitted code into every results bucket. A store that refuses, or stays away, becomes part of the end in *x
+/* Copies of data are removed; results, logs, checkpoints and the submitted code go into every results bucket. A store that refuses, or stays away, becomes part of the end in *x
  * (*ret_changed). PST_ESTOPPED: told to stop; whoever comes next goes on. */
 int sup_run_put_results(sup_run *r, pst_rundir_exit *x, bool *ret_changed, pst_err *err);
 /* A line of <step>.log ("load-data", "load-model", "store-results"), kept with the results as FfDL keeps them. */

@@ -74,6 +74,9 @@ static void test_stores_hostile_keys_leave_no_file_outside(void **state)
     assert_null(world_line(w, "/")); /* nothing of theirs lies about */
     assert_true(access("/tmp/penstock-unit-escape", F_OK) < 0);
     assert_non_null(world_line(w, "left out: a:"));
+    char *copies = pst_fs_join(w->run_dir, "data");
+    assert_false(pst_fs_exists(copies)); /* the bucket has them */
+    free(copies);
     assert_non_null(world_line(w, "left out: ../../escape:"));
     check_no_secret(w);
     pst_buf_done(&text);
