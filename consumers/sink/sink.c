@@ -43,6 +43,8 @@ typedef struct run {
     size_t n_topics, cap_topics;
     pst_consumer *consumer;
     bool exit_on_eof;
+    bool grown;  /* there are partitions that the consumer does not read */
+    bool failed; /* a settle: what is in the sink is not to be settled */
     int64_t settled_us, looked_us, said_us;
     int64_t taken, left_out;
 } run;
@@ -147,12 +149,11 @@ static int read_topics(run *x, const char *list, pst_err *err)
     return rc;
 }
 
-/* Has anything grown, or come? The counts are taken over. Topics that are not there (yet) are said, once in a while. */
-static int look(run *x, bool *ret_grown, pst_err *err)
+/* Has anything grown, or come? That stays so until a consumer reads it. The counts are taken over. Topics that are not there (yet) are said, once in a while. */
+static int look(run *x, pst_err *err)
 {
     pst_topic_info *list = NULL;
     size_t n = 0;
-    *ret_grown = false;
     int rc = pst_admin_list(x->v->client->bus, &list, &n, ASK_MS, err);
     for (size_t t = 0; !rc && t < x->n_topics; t++) {
         int partitions = 0;
@@ -162,8 +163,8 @@ static int look(run *x, bool *ret_grown, pst_err *err)
         if (!partitions && !x->looked_us)
             fprintf(stderr, "penstock sink: topic %s is not there yet%s\n", x->topics[t].name,
                     x->exit_on_eof ? "; it is left out" : "; it is read as soon as it is made");
-        *ret_grown |= partitions > x->topics[t].partitions;
-        x->topics[t].partitions = partitions > x->topics[t].partitions ? partitions : x->topics[t].partitions;
+        x->grown |= partitions > x->topics[t].partitions;
+        x->topics[t].partitions = partitions; /* fewer: it was deleted, or made anew */
     }
     for (size_t i = 0; i < n; i++)
         pst_topic_info_done(&list[i]);
@@ -177,6 +178,10 @@ static int add_ranges(const run *x, const sink_topic *t, pst_range *ranges, size
 {
     pst_topic_info info = {0};
     int rc = t->partitions ? pst_admin_topic(x->v->client->bus, t->name, &info, ASK_MS, err) : 0;
+    if (rc == PST_ENOTFOUND) { /* deleted a moment ago, or not known to this broker yet: the others are read meanwhile */
+        pst_err_clear(err);
+        return 0;
+    }
     for (int p = 0; !rc && p < t->partitions; p++) {
         int64_t at = x->ops->place(x->sink, t->name, p), low = p < info.partitions ? info.low[p] : 0,
                 high = p < info.partitions ? info.high[p] : 0;
@@ -185,11 +190,13 @@ static int add_ranges(const run *x, const sink_topic *t, pst_range *ranges, size
                     p, (long long)at, (long long)low - 1);
         if (at == INT64_MAX) {
             at = high;
-        } else if (at > high) { /* the topic was made anew */
-            fprintf(stderr,
-                    "penstock sink: %s [%d] ends at %lld and was read up to %lld before: it was made anew, and is read from its end on\n",
-                    t->name, p, (long long)high, (long long)at);
-            at = high;
+        } else if (at > high) {
+            fprintf(
+                stderr,
+                "penstock sink: %s [%d] ends at %lld and was read up to %lld before: it was made anew, and is read from its beginning\n",
+                t->name, p, (long long)high, (long long)at);
+            x->ops->forget(x->sink, t->name, p);
+            at = low;
         }
         int64_t from = at >= low ? at : low;
         if (!x->exit_on_eof || from < high)
@@ -239,7 +246,9 @@ static void say(run *x, const char *text)
 static int settle(run *x, bool final, pst_err *err)
 {
     x->settled_us = pst_mono_us();
-    return x->ops->settle(x->sink, final, err);
+    int rc = x->failed ? 0 : x->ops->settle(x->sink, final, err);
+    x->failed |= rc < 0;
+    return rc;
 }
 
 static int take(run *x, const pst_record *r, pst_err *err)
@@ -271,17 +280,18 @@ static int take(run *x, const pst_record *r, pst_err *err)
     return rc;
 }
 
-/* A broker that is away is waited for; what it says for good ends the sink. */
+/* Opens the consumer anew where that is needed. A broker that is away is waited for; what it says for good ends the sink. */
 static int refresh(run *x, bool first, pst_err *err)
 {
-    for (bool grown = first;; pst_sleep_ms(AWAY_MS)) {
+    for (x->grown |= first; !pst_stop_requested(); pst_sleep_ms(AWAY_MS)) {
         pst_err e = {0};
-        int rc = look(x, &grown, &e);
-        if (!rc && (grown || first)) {
+        int rc = look(x, &e);
+        if (!rc && x->grown) {
             rc = settle(x, false, err);
             if (rc < 0)
                 return rc;
             rc = open_consumer(x, &e);
+            x->grown = rc < 0;
         }
         if (!rc)
             return 0;
@@ -290,9 +300,8 @@ static int refresh(run *x, bool first, pst_err *err)
             return rc;
         }
         say(x, e.text);
-        if (pst_stop_requested())
-            return 0;
     }
+    return 0;
 }
 
 static int loop(run *x, pst_err *err)
@@ -313,16 +322,18 @@ static int loop(run *x, pst_err *err)
         }
         if (e.code)
             say(x, e.text);
-        for (size_t i = 0; !rc && i < b.n; i++) {
+        for (size_t i = 0; !rc && !b.lost && i < b.n; i++) {
             rc = take(x, &b.records[i], err);
             if (!rc && x->ops->full(x->sink))
                 rc = settle(x, false, err);
         }
         if (!rc && pst_mono_us() - x->settled_us > SETTLE_US)
             rc = settle(x, false, err);
-        if (!rc && x->exit_on_eof && (b.eof || !x->consumer))
+        if (!rc && x->exit_on_eof && !b.lost && (b.eof || !x->consumer))
             return 0;
-        if (!rc && pst_mono_us() - x->looked_us > LOOK_US)
+        /* Positions were reset: what lay between is gone from the topic. Opened from the sink's places, it is said. */
+        x->grown |= b.lost;
+        if (!rc && (b.lost || pst_mono_us() - x->looked_us > LOOK_US))
             rc = refresh(x, false, err);
     }
     return rc == PST_ESTOPPED ? 0 : rc;

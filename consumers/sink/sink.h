@@ -42,10 +42,13 @@ typedef struct sink_ops {
     int (*open)(const void *opts, pst_client *client, void **ret_sink, pst_err *err);
     /* The first offset of the partition that is not in the sink yet; < 0: none is known, read from its beginning; INT64_MAX: from its end. */
     int64_t (*place)(void *sink, const char *topic, int32_t partition);
+    /* The topic was made anew: its place means nothing any more. */
+    void (*forget)(void *sink, const char *topic, int32_t partition);
     /* DATA: this record is left out, said and counted by the caller; anything else ends the sink. */
     int (*take)(void *sink, const sink_doc *d, pst_err *err);
     bool (*full)(const void *sink); /* it must settle before it takes more */
-    /* All that was taken is durable, and its places with it; asked about once a second. A sink may put it off unless it is full. final: no more follows. */
+    /* All that was taken is durable, and its places with it; asked about once a second. A sink may put it off unless it is full. final: no more follows. Not asked
+     * again after one that failed. */
     int (*settle)(void *sink, bool final, pst_err *err);
     void (*close)(void *sink);
 } sink_ops;

@@ -39,6 +39,7 @@ struct sink_dir {
     size_t pending;
     json_t *renames; /* [[temporary, file]] */
     bool moved;      /* a place, since the last settle */
+    bool broken;     /* a settle failed half way: only the next open knows how to go on */
 };
 
 static void growth_free(void *p)
@@ -253,9 +254,27 @@ void sink_dir_set_place(sink_dir *d, const char *topic, int32_t partition, int64
     json_t *of = json_object_get(d->places, topic);
     if (!of)
         json_object_set_new(d->places, topic, of = json_object());
-    PST_ASSERT(next >= pst_json_int(of, p, -1)); /* never back: what is behind a place is in the files */
+    PST_ASSERT(next >= pst_json_int(of, p, -1)); /* back only by sink_dir_forget_place: what is behind a place is in the files */
     json_object_set_new(of, p, json_integer(next));
     d->moved = true;
+}
+
+void sink_dir_forget_place(sink_dir *d, const char *topic, int32_t partition)
+{
+    char p[16];
+    snprintf(p, sizeof p, "%d", partition);
+    json_object_del(json_object_get(d->places, topic), p);
+    d->moved = true;
+}
+
+void sink_dir_break(sink_dir *d)
+{
+    d->broken = true;
+}
+
+size_t sink_dir_files(const sink_dir *d)
+{
+    return d->files.live;
 }
 
 void sink_dir_append(sink_dir *d, const char *file, const char *head, size_t head_len, const void *data, size_t len)
@@ -322,7 +341,7 @@ static int measure(sink_dir *d, pst_err *err)
         if (!rc && !lstat(path, &st)) {
             ((growth *)d->files.at[i].value)->before = st.st_size;
             if (!S_ISREG(st.st_mode))
-                rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "sink", 0, "%s is no regular file", path);
+                rc = pst_err_set(err, PST_EIO, PST_CLASS_FATAL, "sink", 0, "%s is no regular file", path);
         }
         free(path);
     }
@@ -331,8 +350,11 @@ static int measure(sink_dir *d, pst_err *err)
 
 int sink_dir_settle(sink_dir *d, pst_err *err)
 {
+    if (d->broken)
+        return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "sink", 0, "%s could not be written to", d->path);
     if (!d->moved && !d->files.live && !json_array_size(d->renames))
         return 0;
+    d->broken = true;
     int rc = measure(d, err);
     json_t *v;
     size_t i;
@@ -350,6 +372,7 @@ int sink_dir_settle(sink_dir *d, pst_err *err)
         d->files = (pst_map){0};
         d->pending = 0;
         d->moved = false;
+        d->broken = false;
         json_array_clear(d->renames);
         json_decref(d->settled);
         d->settled = json_deep_copy(d->places);

@@ -17,9 +17,14 @@ int sink_dir_open(const char *path, const char *what, sink_dir **ret_dir, pst_er
 void sink_dir_close(sink_dir *d);                                                /* what was not settled is forgotten */
 int64_t sink_dir_place(const sink_dir *d, const char *topic, int32_t partition); /* -1 = never read */
 void sink_dir_set_place(sink_dir *d, const char *topic, int32_t partition, int64_t next);
+/* The topic was made anew: what its offsets meant before says nothing any more. */
+void sink_dir_forget_place(sink_dir *d, const char *topic, int32_t partition);
+/* Something of this round is lost (a container file that could not be written): it is never settled. */
+void sink_dir_break(sink_dir *d);
 /* file: below the folder; folders in it are made. head goes first into a file that is empty. */
 void sink_dir_append(sink_dir *d, const char *file, const char *head, size_t head_len, const void *data, size_t len);
 size_t sink_dir_pending(const sink_dir *d); /* bytes that wait */
+size_t sink_dir_files(const sink_dir *d);   /* that will grow at the next settle */
 /* A number that was never given before, durable with the next settle. */
 int64_t sink_dir_number(sink_dir *d);
 /* At the next settle the complete file `temporary` (its name in the folder, beginning with `.tmp-`) gets its place. */

@@ -20,7 +20,7 @@
 
 enum {
     PENDING_MAX = 8 << 20,  /* bytes of lines that wait for a settle */
-    OPEN_MAX = 64,          /* container files at once */
+    OPEN_MAX = 64,          /* files of one round: each costs the disk some writes, and a stop waits for them */
     FILE_BYTES = 128 << 20, /* of records in one container file */
 };
 
@@ -89,6 +89,11 @@ static int files_open(const void *opts, pst_client *client, void **ret_sink, pst
 static int64_t files_place(void *sink, const char *topic, int32_t partition)
 {
     return sink_dir_place(((files *)sink)->dir, topic, partition);
+}
+
+static void files_forget(void *sink, const char *topic, int32_t partition)
+{
+    sink_dir_forget_place(((files *)sink)->dir, topic, partition);
 }
 
 static void container_free(void *p)
@@ -165,9 +170,13 @@ static int files_take(void *sink, const sink_doc *d, pst_err *err)
     sink_path_word(d->record->topic, topic);
     snprintf(hour, sizeof hour, "%s/%04d-%02d-%02d/%02d", topic, tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour);
     int rc = 0;
-    if (f->avro && d->value && d->schema_id >= 0) {
-        rc = add_to_container(f, d, hour, err);
-    } else {
+    bool fits = f->avro && d->value && d->schema_id >= 0;
+    if (fits && (rc = add_to_container(f, d, hour, err)) < 0 && err->cls == PST_CLASS_DATA) { /* too large for a block */
+        pst_err_clear(err);
+        rc = 0;
+        fits = false;
+    }
+    if (!fits) {
         snprintf(file, sizeof file, "%s%s.jsonl", hour, f->avro ? ".other" : "");
         add_line(f, d, file);
     }
@@ -179,7 +188,7 @@ static int files_take(void *sink, const sink_doc *d, pst_err *err)
 static bool files_full(const void *sink)
 {
     const files *f = sink;
-    return f->full || sink_dir_pending(f->dir) > PENDING_MAX;
+    return f->full || sink_dir_pending(f->dir) > PENDING_MAX || sink_dir_files(f->dir) >= OPEN_MAX;
 }
 
 /* Lines and containers share one note: while a container file is open nothing settles, or the places of its records would move without it. */
@@ -202,6 +211,8 @@ static int files_settle(void *sink, bool final, pst_err *err)
     f->open = (pst_map){0};
     f->since_us = 0;
     f->full = false;
+    if (rc < 0)
+        sink_dir_break(f->dir);
     return rc ? rc : sink_dir_settle(f->dir, err);
 }
 
@@ -217,6 +228,7 @@ const sink_ops sink_files = {.usage = &sink_files_usage,
                              .opts_size = sizeof(files_opts),
                              .open = files_open,
                              .place = files_place,
+                             .forget = files_forget,
                              .take = files_take,
                              .full = files_full,
                              .settle = files_settle,

@@ -1,7 +1,7 @@
 /* sink_prometheus.c - the latest values of jobs and pipelines on one page that Prometheus reads (OpenMetrics).
  *
- * Series are bounded, because a job's names are its user's: at most --series of them, the one that was longest without a new value goes first, and a job's are
- * dropped some time after its end. Metric families are fixed; what a user names is a label's value, never a name. Nothing is kept on disk:
+ * Series are bounded, because a job's names are its user's: of one job the first --job-series are shown, so that nobody pushes out what others have; of all
+ * at most --series, where the one that was longest without a new value goes first; and a job's are dropped some time after its end. Metric families are fixed; what a user names is a label's value, never a name. Nothing is kept on disk:
  * after a start the states are read anew, and points from the last --since. */
 #include "consumers/sink/sink.h"
 
@@ -22,7 +22,7 @@ typedef struct prom_opts {
     sink_opts all;
     const char *listen;
     pst_opt_list hosts;
-    int64_t series, keep_us, since_us;
+    int64_t series, job_series, keep_us, since_us;
 } prom_opts;
 static const pst_opt prom_options[] = {
     SINK_OPTS(prom_opts, "jobs.state,metrics"),
@@ -30,6 +30,8 @@ static const pst_opt prom_options[] = {
     {"host", 0, PST_OPT_LIST, offsetof(prom_opts, hosts), "NAME", NULL, "accept this name in the Host header too; repeat for more"},
     {"series", 0, PST_OPT_INT, offsetof(prom_opts, series), "N 1..1000000", "10000",
      "at most so many values; the ones longest without a new one go"},
+    {"job-series", 0, PST_OPT_INT, offsetof(prom_opts, job_series), "N 0..1000000", "0",
+     "of one job or pipeline at most so many, the first ones; 0: a tenth of all"},
     {"keep", 0, PST_OPT_SPAN, offsetof(prom_opts, keep_us), "T", "15m", "how long the values of a job stay after its end"},
     {"since", 0, PST_OPT_SPAN, offsetof(prom_opts, since_us), "T", "1h", "at a start points are read from so long ago on"},
 };
@@ -61,9 +63,10 @@ typedef struct prom_value {
 typedef struct prom {
     pthread_mutex_t lock; /* of all below; the page is made by the server's thread */
     pst_map jobs, values; /* training id → prom_job; id, process, group and name → prom_value */
+    pst_map counts;       /* training id → how many values it has, as a size_t * */
     json_t *places;       /* "topic partition" → next offset; the reading thread's alone */
     int64_t dropped, keep_us;
-    size_t series_max;
+    size_t series_max, job_series_max;
     pst_client *client;
     int64_t since_ms;
     pst_http_thread *http;
@@ -89,12 +92,32 @@ static void value_free(void *p)
 
 /* ---- what comes in ---- */
 
+/* Takes it out. */
+static void drop(prom *p, const char *key)
+{
+    prom_value *v = pst_map_take(&p->values, key);
+    size_t *count = pst_map_get(&p->counts, v->id);
+    if (--*count == 0)
+        free(pst_map_take(&p->counts, v->id));
+    value_free(v);
+}
+
+/* Labels are short, and end with a whole character: a page with half a one is refused as a whole. */
+static char *label(const char *text)
+{
+    size_t n = strlen(text);
+    if (n > LABEL_MAX)
+        for (n = LABEL_MAX; n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80; n--)
+            ;
+    return pst_sprintf("%.*s", (int)n, text);
+}
+
 static void drop_values_of(prom *p, const char *id)
 {
     for (size_t i = 0; i < p->values.n; i++) {
         prom_value *v = p->values.at[i].key ? p->values.at[i].value : NULL;
         if (v && !strcmp(v->id, id))
-            value_free(pst_map_take(&p->values, p->values.at[i].key));
+            drop(p, p->values.at[i].key);
     }
 }
 
@@ -103,7 +126,7 @@ static void take_state(prom *p, const sink_doc *d)
     char *id = pst_strndup(d->record->key ? d->record->key : "", d->record->key_len);
     int state = pst_job_public_state_parse(pst_json_str(d->value, "state", ""));
     prom_job *j = pst_map_get(&p->jobs, id);
-    if (!d->value) {
+    if (!d->record->value) {
         if (j)
             job_free(pst_map_take(&p->jobs, id));
         drop_values_of(p, id);
@@ -112,8 +135,8 @@ static void take_state(prom *p, const sink_doc *d)
             pst_map_put(&p->jobs, id, j = pst_alloc(sizeof *j));
         free(j->name);
         free(j->user);
-        j->name = pst_strdup(pst_json_str(d->value, "name", ""));
-        j->user = pst_strdup(pst_json_str(d->value, "user", ""));
+        j->name = label(pst_json_str(d->value, "name", ""));
+        j->user = label(pst_json_str(d->value, "user", ""));
         j->state = (pst_job_public_state)state;
         int64_t ended_us = pst_json_int(d->value, "ended_at", 0);
         j->ended_us = !pst_job_state_is_ended(j->state) ? 0 : ended_us ? ended_us : d->record->timestamp_ms * 1000;
@@ -132,7 +155,7 @@ static void drop_oldest(prom *p)
             seen_us = ((prom_value *)p->values.at[i].value)->seen_us;
         }
     if (oldest != SIZE_MAX)
-        value_free(pst_map_take(&p->values, p->values.at[oldest].key));
+        drop(p, p->values.at[oldest].key);
     p->dropped++;
 }
 
@@ -148,21 +171,28 @@ static double number(const json_t *v)
 /* A point that is older than what is shown (another partition's, a resumed reading) changes nothing. */
 static void take_value(prom *p, const json_t *point, const char *name, const json_t *value)
 {
-    const char *id = pst_json_str(point, "training_id", ""), *process = pst_json_str(point, "process", ""),
-               *group = pst_json_str(point, "group", "");
-    char *key = pst_sprintf("%.*s\n%.*s\n%.*s\n%.*s", LABEL_MAX, id, LABEL_MAX, process, LABEL_MAX, group, LABEL_MAX, name);
+    char *id = label(pst_json_str(point, "training_id", "")), *process = label(pst_json_str(point, "process", ""));
+    char *group = label(pst_json_str(point, "group", "")), *metric = label(name);
+    char *key = pst_sprintf("%s\n%s\n%s\n%s", id, process, group, metric);
     int64_t time_us = pst_json_int(point, "time", 0);
     prom_value *v = pst_map_get(&p->values, key);
+    size_t *count = pst_map_get(&p->counts, id);
+    if (!v && count && *count >= p->job_series_max) {
+        p->dropped++;
+        free(id), free(process), free(group), free(metric), free(key);
+        return;
+    }
     if (!v) {
         while (p->values.live >= p->series_max)
             drop_oldest(p);
+        if (!(count = pst_map_get(&p->counts, id)))
+            pst_map_put(&p->counts, id, count = pst_alloc(sizeof *count));
+        ++*count;
         v = pst_alloc(sizeof *v);
-        v->id = pst_strndup(id, LABEL_MAX);
-        v->process = pst_strndup(process, LABEL_MAX);
-        v->group = pst_strndup(group, LABEL_MAX);
-        v->name = pst_strndup(name, LABEL_MAX);
-        v->time_us = INT64_MIN;
+        *v = (prom_value){.id = id, .process = process, .group = group, .name = metric, .time_us = INT64_MIN};
         pst_map_put(&p->values, key, v);
+    } else {
+        free(id), free(process), free(group), free(metric);
     }
     if (time_us >= v->time_us) {
         const json_t *step = json_object_get(point, "step");
@@ -185,7 +215,7 @@ static int prom_take(void *sink, const sink_doc *d, pst_err *err)
     free(place);
     pthread_mutex_lock(&p->lock);
     int rc = 0;
-    if (d->platform && !strcmp(d->platform, "jobs.state"))
+    if (!d->error && d->platform && !strcmp(d->platform, "jobs.state"))
         take_state(p, d);
     else if (json_is_object(json_object_get(d->value, "values")) && json_is_string(json_object_get(d->value, "training_id"))) {
         json_object_foreach(json_object_get(d->value, "values"), name, value) take_value(p, d->value, name, value);
@@ -264,7 +294,7 @@ static void drop_ended(prom *p)
         prom_value *v = p->values.at[i].key ? p->values.at[i].value : NULL;
         const prom_job *j = v ? pst_map_get(&p->jobs, v->id) : NULL;
         if (j && j->ended_us && now_us - j->ended_us > p->keep_us)
-            value_free(pst_map_take(&p->values, p->values.at[i].key));
+            drop(p, p->values.at[i].key);
     }
 }
 
@@ -313,6 +343,7 @@ static void prom_close(void *sink)
     pst_http_thread_stop(p->http);
     pst_map_done(&p->jobs, job_free);
     pst_map_done(&p->values, value_free);
+    pst_map_done(&p->counts, free);
     json_decref(p->places);
     pthread_mutex_destroy(&p->lock);
     free(p);
@@ -337,6 +368,7 @@ static int prom_open(const void *opts, pst_client *client, void **ret_sink, pst_
     p->places = json_object();
     p->keep_us = o->keep_us;
     p->series_max = (size_t)o->series;
+    p->job_series_max = o->job_series ? (size_t)o->job_series : p->series_max / 10 ? p->series_max / 10 : 1;
     p->since_ms = (pst_now_us() - o->since_us) / 1000;
     int rc = pst_http_thread_start(&(pst_http_conf){.listen = address, .port = (int)number_, .name = "sink", .hosts = names}, routes,
                                    sizeof routes / sizeof *routes, p, &p->http, err);
@@ -349,6 +381,13 @@ static int prom_open(const void *opts, pst_client *client, void **ret_sink, pst_
     fprintf(stderr, "penstock sink: http://%s:%d/metrics\n", strchr(address, ':') ? "[::1]" : address, pst_http_thread_port(p->http));
     *ret_sink = p;
     return 0;
+}
+
+static void prom_forget(void *sink, const char *topic, int32_t partition)
+{
+    char *place = pst_sprintf("%s %d", topic, partition);
+    json_object_del(((prom *)sink)->places, place);
+    free(place);
 }
 
 static bool prom_full(const void *sink)
@@ -367,6 +406,7 @@ const sink_ops sink_prometheus = {.usage = &sink_prometheus_usage,
                                   .opts_size = sizeof(prom_opts),
                                   .open = prom_open,
                                   .place = prom_place,
+                                  .forget = prom_forget,
                                   .take = prom_take,
                                   .full = prom_full,
                                   .settle = prom_settle,

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define PENDING_MAX ((size_t)8 << 20)
-#define FILES_MAX   1000 /* in one round */
+#define FILES_MAX   200 /* in one round */
 
 typedef struct tb_opts {
     sink_opts all;
@@ -41,7 +41,6 @@ const pst_usage sink_tensorboard_usage = {"sink tensorboard",
 
 typedef struct tb {
     sink_dir *dir;
-    size_t files;
     pst_buf message, record;
 } tb;
 
@@ -132,6 +131,11 @@ static int64_t tb_place(void *sink, const char *topic, int32_t partition)
     return sink_dir_place(((tb *)sink)->dir, topic, partition);
 }
 
+static void tb_forget(void *sink, const char *topic, int32_t partition)
+{
+    sink_dir_forget_place(((tb *)sink)->dir, topic, partition);
+}
+
 /* A number of the point's JSON; NaN and infinities are texts there. */
 static double number(const json_t *v)
 {
@@ -168,7 +172,6 @@ static void add_point(tb *t, const json_t *point)
     }
     if (t->record.len) {
         sink_dir_append(t->dir, file, head.data, head.len, t->record.data, t->record.len);
-        t->files++;
     }
     pst_buf_done(&head);
 }
@@ -191,14 +194,13 @@ static int tb_take(void *sink, const sink_doc *d, pst_err *err)
 static bool tb_full(const void *sink)
 {
     const tb *t = sink;
-    return sink_dir_pending(t->dir) > PENDING_MAX || t->files > FILES_MAX;
+    return sink_dir_pending(t->dir) > PENDING_MAX || sink_dir_files(t->dir) >= FILES_MAX;
 }
 
 static int tb_settle(void *sink, bool final, pst_err *err)
 {
     tb *t = sink;
     (void) final;
-    t->files = 0;
     return sink_dir_settle(t->dir, err);
 }
 
@@ -215,6 +217,7 @@ const sink_ops sink_tensorboard = {.usage = &sink_tensorboard_usage,
                                    .opts_size = sizeof(tb_opts),
                                    .open = tb_open,
                                    .place = tb_place,
+                                   .forget = tb_forget,
                                    .take = tb_take,
                                    .full = tb_full,
                                    .settle = tb_settle,
