@@ -80,7 +80,10 @@ with Platform() as p:
     check(r.returncode == 2 and "learners" in r.stderr and "framework" in r.stderr, f"dry-run of a bad manifest: {r.returncode} {r.stderr}")
     store = "data_stores: [{id: s, type: mount_cos, training_data: {container: a}, training_results: {container: b}, connection: {auth_url: 'http://127.0.0.1:1', user_name: u, password: w}}]\n"
     r = p.cli("submit", "-", "--dry-run", input=manifest("store", "true", extra=store), ok=False)
-    check(r.returncode == 2 and "mount_cos" in r.stderr, f"dry-run with a store that the Trainer would refuse: {r.returncode} {r.stderr}")
+    check(r.returncode == 2 and "bad data store credentials/bucket: data store s, bucket a" in r.stderr, f"dry-run with a store that nobody can reach: {r.returncode} {r.stderr}")
+    store = store.replace("mount_cos", "swift_datastore")
+    r = p.cli("submit", "-", "--dry-run", input=manifest("store", "true", extra=store), ok=False)
+    check(r.returncode == 2 and "swift_datastore" in r.stderr, f"dry-run with a store that the Trainer would refuse: {r.returncode} {r.stderr}")
     # whoever finds it, dry run, submission, HTTP and the Trainer name the same violations
     wrong = manifest("wrong", "true", learners=0, extra=store + "penstock: {queue: fast}\n")
     said = {}
@@ -88,7 +91,7 @@ with Platform() as p:
         r = p.cli("submit", "-", p.dir / "no-such-code", *args, input=wrong, ok=False)
         check(r.returncode == 2 and "cannot run: 4 violations" in r.stderr, f"submit {args} of 4 violations: {r.returncode} {r.stderr}")
         said[args] = r.stderr
-    check(said[()] == said[("--dry-run",)] and all(w in said[()] for w in ("learners", "mount_cos", "penstock.queue", "no-such-code")), f"the same is said: {said}")
+    check(said[()] == said[("--dry-run",)] and all(w in said[()] for w in ("learners", "swift_datastore", "penstock.queue", "no-such-code")), f"the same is said: {said}")
     status, body, _ = p.http("/v1/jobs", data=wrong.encode())
     check(status == 400 and {v["field"] for v in json.loads(body)["violations"]} == {"learners", "data_stores[0].type", "penstock.queue"}, f"POST: {status} {body}")
     r = p.cli("submit", "-", "--wait", input=manifest("four", "exit 3"), ok=False)
