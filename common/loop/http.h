@@ -114,6 +114,7 @@ int64_t pst_http_query_int(const pst_http_req *r, const char *name, int64_t def)
 size_t pst_http_query_count(const pst_http_req *r);
 const char *pst_http_query_at(const pst_http_req *r, size_t i, const char **ret_name);
 const char *pst_http_header(const pst_http_req *r, const char *name); /* any case; first one; NULL */
+void pst_http_take_body(pst_http_req *r, pst_buf *ret_body);          /* no longer one of the bodies held at once: the caller bounds it */
 pst_slice pst_http_body(const pst_http_req *r);                       /* followed by a NUL */
 const char *pst_http_remote(const pst_http_req *r);                   /* "127.0.0.1:50312" */
 const char *pst_http_peer(const pst_http_req *r);                     /* its address alone; "" once the client has gone */

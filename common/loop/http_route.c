@@ -216,6 +216,17 @@ const char *pst_http_header(const pst_http_req *r, const char *name)
     return http_head_field(&r->head, name);
 }
 
+void pst_http_take_body(pst_http_req *r, pst_buf *ret_body)
+{
+    *ret_body = r->body;
+    r->body = (pst_buf){0};
+    if (r->server) {
+        PST_ASSERT(r->server->bodies_bytes >= r->counted);
+        r->server->bodies_bytes -= r->counted;
+    }
+    r->counted = 0;
+}
+
 pst_slice pst_http_body(const pst_http_req *r)
 {
     return (pst_slice){r->body.data ? r->body.data : "", r->body.len};

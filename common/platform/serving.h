@@ -35,7 +35,7 @@ typedef struct pst_serving_ask {
     pst_serving_what what;
     const char *model; /* NAME or NAME@ALIAS; copied */
     int version;       /* 0 = the alias's, without one the highest */
-    pst_slice body;    /* borrowed until the answer */
+    pst_buf body;      /* taken, whatever becomes of it */
     size_t json_len;   /* the body's JSON, before raw tensors; PST_SERVING_ALL_JSON: all of it */
 } pst_serving_ask;
 

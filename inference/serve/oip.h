@@ -26,6 +26,7 @@ typedef struct oip_tensor {
     pst_tensor t;        /* owns data */
     size_t count, bytes; /* elements; of the elements, those of texts as pointers */
     char *text;          /* PST_STR: what the pointers point into */
+    size_t text_len;
 } oip_tensor;
 
 typedef struct oip_wanted {
@@ -45,7 +46,8 @@ typedef struct oip_request {
 
 /* PST_EPARSE, PST_EINVAL or PST_ELIMIT, class DATA. json_len SIZE_MAX: all of the body is JSON. */
 int oip_read(pst_slice body, size_t json_len, oip_request **ret_request, pst_err *err);
-void oip_request_free(oip_request *r); /* NULL-safe */
+void oip_request_free(oip_request *r);          /* NULL-safe */
+size_t oip_request_bytes(const oip_request *r); /* that its tensors take */
 
 /* The inputs in the model's order: names, types, ranks and sizes as it has them. ret_inputs has room for info->n_inputs; borrowed from r. */
 int oip_match(const oip_request *r, const pst_model_info *info, pst_tensor *ret_inputs, pst_err *err);

@@ -90,6 +90,7 @@ static void settle_texts(filler *f)
     _Static_assert(sizeof(size_t) == sizeof(char *), "a position is replaced by its address");
     if (f->to->t.dtype != PST_STR)
         return;
+    f->to->text_len = f->text.len;
     f->to->text = pst_buf_steal(&f->text);
     for (size_t i = 0; i < f->to->count; i++) {
         size_t at = ((size_t *)f->to->t.data)[i];
@@ -162,6 +163,11 @@ static int fill_json(oip_tensor *to, const json_t *data, pst_err *err)
     if (!is_nested && json_is_array(data) && json_array_size(data) != to->count)
         return REFUSE(PST_EINVAL, "input %s: its shape asks for %zu elements, its data has %zu", to->name, to->count,
                       json_array_size(data));
+    if (to->count > OIP_JSON_VALUES_MAX) /* before there is room for them: lists in lists are counted while they are read */
+        return REFUSE(PST_ELIMIT,
+                      "input %s: its shape asks for %zu elements; as JSON a request has %u at most, more go as raw bytes "
+                      "(binary_data_size)",
+                      to->name, to->count, OIP_JSON_VALUES_MAX);
     to->t.data = pst_alloc(to->bytes + 1);
     if (is_nested)
         rc = nested(&f, data, 0);
@@ -409,6 +415,14 @@ void oip_request_free(oip_request *r)
     free(r->outputs);
     free(r->id);
     free(r);
+}
+
+size_t oip_request_bytes(const oip_request *r)
+{
+    size_t n = sizeof *r + (r->n_inputs + r->n_outputs) * sizeof *r->inputs;
+    for (size_t i = 0; i < r->n_inputs; i++)
+        n += r->inputs[i].bytes + r->inputs[i].text_len;
+    return n;
 }
 
 /* ---- against the model ----------------------------------------------------------------------------------------------------- */

@@ -32,6 +32,8 @@ enum {
     SERVE_TRIALS = 3        /* before a model is trusted with shared runs */
 };
 
+#define SERVE_HELD_MAX (256u << 20) /* bytes of requests, as bodies and as tensors, from being asked until nobody needs them */
+
 typedef struct serve_found {
     char name[201], digest[65];
     int version;
@@ -39,8 +41,8 @@ typedef struct serve_found {
 } serve_found;
 
 typedef struct serve_source {
-    /* PST_ENOTFOUND, DATA: which of name, alias, version it is; RETRY: not known yet. */
-    int (*find)(void *arg, const char *name, const char *alias, int version, serve_found *ret_found, pst_err *err);
+    /* PST_ENOTFOUND, DATA: which of name, alias, version it is; RETRY: not known yet, which it waits for until until_us (pst_mono_us) at most. */
+    int (*find)(void *arg, const char *name, const char *alias, int version, int64_t until_us, serve_found *ret_found, pst_err *err);
     int (*fetch)(void *arg, const serve_found *found, size_t bytes_max, pst_buf *ret_data, pst_err *err);
     json_t *(*versions)(void *arg, const char *name); /* ["1", "2"] */
     void *arg;
@@ -50,16 +52,20 @@ typedef struct serve_meters {
     pst_metric *answered, *refused, *failed, *runs, *rows, *queue, *compute;
 } serve_meters;
 
+typedef enum { SERVE_TAKEN, SERVE_RAW, SERVE_LINED } serve_place; /* who has a job: a worker, the line of those to read, its model's */
+
 typedef struct serve_job {
     struct serve_job *next;
-    struct serve_job *before, *after; /* of all that are not over; @locks pool, as the next two */
-    bool read;                        /* the body is needed no more */
-    bool answered;                    /* its time was over: what a worker still makes of it is thrown away */
-    const serve_meters *meters;       /* NULL = its model is not found yet */
+    struct serve_job *before, *after; /* of all that are not over; @locks pool, as all up to meters, and deadline_us */
+    serve_place place;
+    struct serve_model *model;  /* SERVE_LINED: whose line */
+    size_t held;                /* bytes that it counts for */
+    bool answered;              /* its time was over: what a worker still makes of it is thrown away */
+    const serve_meters *meters; /* NULL = its model is not found yet */
     pst_serving_what what;
     char *name, *alias; /* alias NULL = none */
     int version;
-    pst_slice body;
+    pst_buf body; /* until it was read */
     size_t json_len;
     pst_serving_answered fn;
     void *arg;

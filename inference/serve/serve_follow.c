@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_MS = 300, MOST_MS = 5000, WAIT_US = 5 * 1000000 };
+enum { FIRST_MS = 300, MOST_MS = 5000, LOOK_US = 100000 };
 
 struct serve_follow {
     pst_client *client; /* its own: a registry that does not answer holds nobody else */
@@ -148,15 +148,17 @@ static int no_such(const serve_follow *f, const char *name, const char *alias, i
                        "model %s has no version %d; penstock models list %s shows what there is", name, version, name);
 }
 
-static int find(void *arg, const char *name, const char *alias, int version, serve_found *ret_found, pst_err *err)
+/* Looks up now and then: a program that is to end is not held up by what is not known. */
+static int find(void *arg, const char *name, const char *alias, int version, int64_t until_us, serve_found *ret_found, pst_err *err)
 {
     serve_follow *f = arg;
-    struct timespec until = pst_mono_at(pst_mono_us() + WAIT_US);
-    int rc = 0, over = 0;
+    int rc = 0;
     pthread_mutex_lock(&f->lock);
     begin(f);
-    while (!f->caught_up && !over && !is_over(f))
-        over = pthread_cond_timedwait(&f->known, &f->lock, &until);
+    for (int64_t now; !f->caught_up && !is_over(f) && !pst_stop_requested() && (now = pst_mono_us()) < until_us;) {
+        struct timespec until = pst_mono_at(until_us - now < LOOK_US ? until_us : now + LOOK_US);
+        pthread_cond_timedwait(&f->known, &f->lock, &until);
+    }
     const pst_model_event *v = f->caught_up && pst_model_name_ok(name) ? pst_models_resolve(f->models, name, alias, version) : NULL;
     if (!f->caught_up)
         rc = pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "models", 0, "the registered models are not known yet: %s", f->why);

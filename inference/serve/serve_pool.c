@@ -21,6 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HELD_FULL "requests that wait hold %u MiB already, which is as much as they may; ask again later"
+
 enum {
     COMPANY_US = 2000,
     UNUSABLE_US = 30 * 1000000,
@@ -29,6 +31,7 @@ enum {
     METERS_MAX = 100,
     GRACE_US = 4000000,
     LOOK_US = 100000,
+    KNOWN_US = 5 * 1000000, /* so long a request waits for the registered models to be known */
     MODEL_BYTES_BESIDE = 1 << 20
 };
 
@@ -38,7 +41,7 @@ struct serve_pool {
     pthread_mutex_t lock;         /* of all below but stop */
     pthread_cond_t work, reading; /* reading: of the worker that only reads */
     serve_job *first, **last;     /* not read yet */
-    size_t raw, jobs;
+    size_t raw, jobs, held_jobs;  /* held_jobs: bytes that requests count for */
     serve_job *all;
     int64_t looked_us; /* when the time of all was last looked at */
     serve_model *models;
@@ -96,6 +99,7 @@ static const serve_meters *meters_of(serve_pool *p, const char *name)
 
 static void job_free(serve_job *job)
 {
+    pst_buf_done(&job->body);
     oip_request_free(job->request);
     free(job->inputs);
     free(job->name);
@@ -125,27 +129,65 @@ static void finish(serve_pool *p, const serve_meters *m, serve_job *job, pst_ser
         count(m, job, take->status);
         job->fn(job->arg, take);
     }
+    size_t held = job->held;
     job_free(job);
     pthread_mutex_lock(&p->lock);
-    PST_ASSERT(p->jobs > 0);
+    PST_ASSERT(p->jobs > 0 && p->held_jobs >= held);
     p->jobs--;
+    p->held_jobs -= held;
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Of requests whose time is over the first that was read (until then its body is lent to a worker). With the lock, which it lets go of for the answer. */
+static void unlink_job(serve_job **first, serve_job ***last, const serve_job *job)
+{
+    while (*first != job)
+        first = &(*first)->next;
+    *first = job->next;
+    if (!*first)
+        *last = first;
+}
+
+/* Out of the line in which it stands. With the lock. */
+static void leave_line(serve_pool *p, serve_job *job)
+{
+    if (job->place == SERVE_RAW) {
+        unlink_job(&p->first, &p->last, job);
+        p->raw--;
+    } else {
+        unlink_job(&job->model->first, &job->model->last, job);
+        job->model->waiting--;
+    }
+    job->place = SERVE_TAKEN;
+    job->next = NULL;
+}
+
+static void answer_late(pst_serving_answer *ret)
+{
+    serve_answer_error(504, 0, ret, "the request's time was over before the model had computed it");
+}
+
+/* The first of the requests whose time is over. One that stands in a line goes at once, with all that it holds; one that a worker has is answered, and
+ * freed by the worker. With the lock, which it lets go of for the answer. */
 static bool answer_overdue(serve_pool *p)
 {
     int64_t now = pst_mono_us();
     for (serve_job *job = p->all; job; job = job->after) {
-        if (!job->read || job->answered || job->deadline_us > now)
+        if (job->answered || job->deadline_us > now)
             continue;
         pst_serving_answer a;
+        answer_late(&a);
+        if (job->place != SERVE_TAKEN) {
+            leave_line(p, job);
+            pthread_mutex_unlock(&p->lock);
+            finish(p, job->meters, job, &a);
+            pthread_mutex_lock(&p->lock);
+            return true;
+        }
         pst_serving_answered fn = job->fn;
         void *arg = job->arg;
         job->answered = true;
         count(job->meters, job, 504);
         pthread_mutex_unlock(&p->lock); /* from here on the job may be gone */
-        serve_answer_error(504, 0, &a, "the request's time was over before the model had computed it");
         fn(arg, &a);
         pthread_mutex_lock(&p->lock);
         return true;
@@ -234,6 +276,13 @@ static bool line_up(serve_pool *p, serve_job *job, serve_found *take, pst_servin
 {
     bool fits = false;
     pthread_mutex_lock(&p->lock);
+    if (job->deadline_us <= pst_mono_us()) { /* it would hold what it holds until a worker comes to it */
+        *ret_meters = meters_of(p, take->name);
+        pthread_mutex_unlock(&p->lock);
+        free(take->uri);
+        answer_late(ret_refusal);
+        return false;
+    }
     serve_model *m = model_of(p, take);
     if (!m && !(m = model_new(p, take))) {
         free(take->uri);
@@ -244,7 +293,8 @@ static bool line_up(serve_pool *p, serve_job *job, serve_found *take, pst_servin
         serve_answer_error(429, 1, ret_refusal, "%zu requests wait for model %s already; ask again later", m->waiting, m->found.name);
     } else {
         job->lined_us = pst_mono_us();
-        job->read = true;
+        job->place = SERVE_LINED;
+        job->model = m;
         job->meters = m->meters;
         *m->last = job;
         m->last = &job->next;
@@ -256,15 +306,38 @@ static bool line_up(serve_pool *p, serve_job *job, serve_found *take, pst_servin
     return fits;
 }
 
+/* The body becomes tensors, and counts as them; the request's own time begins to count. */
+static int read_body(serve_pool *p, serve_job *job, pst_err *err)
+{
+    int rc = oip_read((pst_slice){job->body.data ? job->body.data : "", job->body.len}, job->json_len, &job->request, err);
+    if (rc < 0)
+        return rc;
+    size_t len = job->body.len, bytes = oip_request_bytes(job->request);
+    pst_buf_done(&job->body);
+    pthread_mutex_lock(&p->lock);
+    p->held_jobs -= len;
+    job->held = bytes;
+    if (p->held_jobs + bytes > SERVE_HELD_MAX) {
+        job->held = 0;
+        rc = pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "serve", 0, HELD_FULL, SERVE_HELD_MAX >> 20);
+    }
+    p->held_jobs += job->held;
+    if (job->request->timeout_us && job->request->timeout_us < job->deadline_us - job->asked_us)
+        job->deadline_us = job->asked_us + job->request->timeout_us;
+    pthread_mutex_unlock(&p->lock);
+    return rc;
+}
+
 static void read_job(serve_pool *p, serve_job *job)
 {
     pst_err err = {0};
     serve_found found = {0};
     pst_serving_answer a;
     const serve_meters *meters = NULL;
-    int rc = p->source.find(p->source.arg, job->name, job->alias, job->version, &found, &err);
+    int64_t known_us = job->asked_us + KNOWN_US < job->deadline_us ? job->asked_us + KNOWN_US : job->deadline_us;
+    int rc = p->source.find(p->source.arg, job->name, job->alias, job->version, known_us, &found, &err);
     if (rc == 0 && job->what == PST_SERVING_INFER) {
-        rc = oip_read(job->body, job->json_len, &job->request, &err);
+        rc = read_body(p, job, &err);
         if (rc < 0) {
             free(found.uri);
             pthread_mutex_lock(&p->lock);
@@ -276,9 +349,6 @@ static void read_job(serve_pool *p, serve_job *job)
         finish_err(p, meters, job, &err);
         return;
     }
-    int64_t until = job->request && job->request->timeout_us ? job->asked_us + job->request->timeout_us : INT64_MAX;
-    if (until < job->deadline_us)
-        job->deadline_us = until;
     if (!line_up(p, job, &found, &a, &meters))
         finish(p, meters, job, &a);
 }
@@ -363,7 +433,8 @@ static size_t take_waiting(serve_model *m, serve_job **ret, size_t most)
 {
     size_t n = 0;
     while (m->first && n < most) {
-        ret[n++] = m->first;
+        ret[n] = m->first;
+        ret[n++]->place = SERVE_TAKEN;
         m->first = m->first->next;
         m->waiting--;
     }
@@ -467,6 +538,7 @@ static void *work(void *arg)
             if (!p->first)
                 p->last = &p->first;
             job->next = NULL;
+            job->place = SERVE_TAKEN;
             p->raw--;
             pthread_mutex_unlock(&p->lock);
             read_job(p, job);
@@ -519,7 +591,9 @@ int serve_pool_new(const pst_serving_conf *conf, const serve_source *source, ser
 bool serve_pool_ask(serve_pool *p, const pst_serving_ask *ask, pst_serving_answered fn, void *arg, pst_serving_answer *ret_now)
 {
     const char *at = strchr(ask->model, '@');
+    pst_buf body = ask->body;
     if (at && (ask->version || !at[1])) {
+        pst_buf_done(&body);
         serve_answer_error(400, 0, ret_now,
                            ask->version ? "%.200s names an alias, and the path a version: one of them is enough"
                                         : "%.200s names no alias behind its @",
@@ -527,14 +601,17 @@ bool serve_pool_ask(serve_pool *p, const pst_serving_ask *ask, pst_serving_answe
         return false;
     }
     serve_job *job = pst_alloc(sizeof *job);
-    *job = (serve_job){.what = ask->what, .version = ask->version, .body = ask->body, .json_len = ask->json_len, .fn = fn, .arg = arg};
+    *job = (serve_job){.what = ask->what, .version = ask->version, .body = body, .json_len = ask->json_len, .fn = fn, .arg = arg};
     job->name = at ? pst_strndup(ask->model, (size_t)(at - ask->model)) : pst_strdup(ask->model);
     job->alias = at ? pst_strdup(at + 1) : NULL;
     job->asked_us = pst_mono_us();
     job->deadline_us = job->asked_us + (int64_t)p->conf.ms_max * 1000;
     pthread_mutex_lock(&p->lock);
-    bool fits = p->jobs < SERVE_JOBS_MAX && !p->stop;
+    bool room = p->held_jobs + body.len <= SERVE_HELD_MAX, fits = room && p->jobs < SERVE_JOBS_MAX && !p->stop;
     if (fits) {
+        job->place = SERVE_RAW;
+        job->held = body.len;
+        p->held_jobs += body.len;
         *p->last = job;
         p->last = &job->next;
         p->raw++;
@@ -549,7 +626,10 @@ bool serve_pool_ask(serve_pool *p, const pst_serving_ask *ask, pst_serving_answe
     pthread_mutex_unlock(&p->lock);
     if (!fits) {
         job_free(job);
-        serve_answer_error(503, 1, ret_now, "so many requests wait already as there may be (%d); ask again later", SERVE_JOBS_MAX);
+        if (!room)
+            serve_answer_error(503, 1, ret_now, HELD_FULL, SERVE_HELD_MAX >> 20);
+        else
+            serve_answer_error(503, 1, ret_now, "so many requests wait already as there may be (%d); ask again later", SERVE_JOBS_MAX);
     }
     return fits;
 }
@@ -564,8 +644,8 @@ void serve_pool_dump(serve_pool *p, json_t *to)
                                         m->state == SERVE_OPEN, "waiting", (json_int_t)m->waiting, "running", m->running, "bytes",
                                         (json_int_t)m->charge, "batches", m->state == SERVE_OPEN && m->batches && !m->mixing));
     json_object_set_new(to, "serving",
-                        json_pack("{s:I, s:I, s:i, s:o}", "requests", (json_int_t)p->jobs, "unread", (json_int_t)p->raw, "workers",
-                                  p->n_workers, "models", models));
+                        json_pack("{s:I, s:I, s:I, s:i, s:o}", "requests", (json_int_t)p->jobs, "request_bytes", (json_int_t)p->held_jobs,
+                                  "unread", (json_int_t)p->raw, "workers", p->n_workers, "models", models));
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -134,6 +134,7 @@ static void ask(gw_state *g, pst_http_req *req, pst_serving_ask what)
     question *q = pst_alloc(sizeof *q);
     *q = (question){.g = g, .req = req};
     pst_serving_answer now = {0};
+    pst_http_take_body(req, &what.body); /* what serves has bounds of its own: a slow model shall not take the room of submissions */
     g->questions++;
     if (g->serve->ask(g->serving, &what, answered, q, &now))
         return;
@@ -155,7 +156,7 @@ static void model_ready(void *arg, pst_http_req *req)
 static void infer(void *arg, pst_http_req *req)
 {
     const char *len = gw_header(req, "Inference-Header-Content-Length"), *coding = gw_header(req, "Content-Encoding");
-    pst_serving_ask what = {.what = PST_SERVING_INFER, .body = pst_http_body(req), .json_len = PST_SERVING_ALL_JSON};
+    pst_serving_ask what = {.what = PST_SERVING_INFER, .json_len = PST_SERVING_ALL_JSON};
     if (coding && strcasecmp(coding, "identity") != 0)
         fail(req, 415, "compressed bodies are not taken here; send it as it is");
     else if (len && !number(len, SIZE_MAX - 1, &what.json_len))

@@ -14,13 +14,18 @@ typedef struct world {
     pst_buf files[MODELS]; /* by version: model "m" */
     const char *broken;    /* said by find */
     atomic_int fetched;
+    atomic_bool unknown, stuck; /* find waits as long as it may; fetch waits until it is let go */
     pst_metrics *metrics;
     serve_pool *pool;
 } world;
 
-static int find(void *arg, const char *name, const char *alias, int version, serve_found *ret, pst_err *err)
+static int find(void *arg, const char *name, const char *alias, int version, int64_t until_us, serve_found *ret, pst_err *err)
 {
     world *w = arg;
+    while (w->unknown && pst_mono_us() < until_us)
+        pst_sleep_ms(1);
+    if (w->unknown)
+        return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "test", 0, "not known yet");
     if (w->broken)
         return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "test", 0, "%s", w->broken);
     if (alias)
@@ -36,6 +41,8 @@ static int fetch(void *arg, const serve_found *f, size_t bytes_max, pst_buf *ret
     world *w = arg;
     const pst_buf *file = &w->files[f->version];
     w->fetched++;
+    while (w->stuck)
+        pst_sleep_ms(1);
     if (file->len > bytes_max)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "test", 0, "too large");
     pst_buf_add(ret, file->data, file->len);
@@ -68,7 +75,6 @@ static void world_free(world *w)
 }
 
 typedef struct asked {
-    char *body;
     pst_serving_answer a;
     atomic_bool done;
 } asked;
@@ -80,11 +86,17 @@ static void answered(void *arg, pst_serving_answer *answer)
     q->done = true;
 }
 
+static pst_buf copy(const char *text)
+{
+    pst_buf b = {0};
+    pst_buf_adds(&b, text);
+    return b;
+}
+
 static void ask(world *w, asked *q, pst_serving_what what, const char *model, const char *body)
 {
-    *q = (asked){.body = pst_strdup(body)};
-    const pst_serving_ask one = {
-        .what = what, .model = model, .body = {q->body, body ? strlen(body) : 0}, .json_len = PST_SERVING_ALL_JSON};
+    *q = (asked){0};
+    const pst_serving_ask one = {.what = what, .model = model, .body = body ? copy(body) : (pst_buf){0}, .json_len = PST_SERVING_ALL_JSON};
     if (!serve_pool_ask(w->pool, &one, answered, q, &q->a))
         q->done = true;
 }
@@ -100,7 +112,6 @@ static void wait_for(asked *q)
 static void done(asked *q)
 {
     pst_buf_done(&q->a.body);
-    free(q->body);
 }
 
 static void says(world *w, const char *model, const char *body, int status, const char *text)
@@ -165,6 +176,7 @@ static void test_serve_bodies_that_are_refused(void **state)
         {IN("\"datatype\":\"FP32\",\"shape\":[2,2],\"data\":[[1,2],[3,4],[5,6]]"), "a list of 3 at depth 1"},
         {IN("\"datatype\":\"FP32\",\"shape\":[2],\"data\":[[1],[2]]"), "depth 2"},
         {IN("\"datatype\":\"FP32\",\"shape\":[2,2],\"data\":[[1,2],3]"), "neither flat nor nested"},
+        {IN("\"datatype\":\"FP64\",\"shape\":[268435456],\"data\":[[]]"), "268435456 elements; as JSON"},
         {IN("\"datatype\":\"FP32\",\"shape\":[1],\"data\":[NaN]"), "the request"},
         {IN("\"datatype\":\"FP32\",\"shape\":[1],\"data\":[1e39]"), "beyond FP32"},
         {IN("\"datatype\":\"FP64\",\"shape\":[1],\"data\":[1e999]"), "the request"},
@@ -278,6 +290,10 @@ static void test_serve_a_request_that_does_not_fit_is_told_why(void **state)
     says(w, "m",
          "{\"parameters\":{\"timeout\":1},\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,8],\"data\":[1,2,3,4,5,6,7,8]}]}",
          504, "time was over");
+    says(w, "m",
+         "{\"parameters\":{\"timeout\":9223372036854775807},\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,8],"
+         "\"data\":[1,2,3,4,5,6,7,8]}]}",
+         200, "outputs");
     w->broken = "the topic is away";
     says(w, "m", X("1"), 503, "the topic is away");
     w->broken = NULL;
@@ -486,7 +502,7 @@ static void test_serve_models_in_use_are_kept_and_others_closed(void **state)
     body_of(1, body, sizeof body);
     for (int i = 0; i < 60; i++) {
         const pst_serving_ask one = {
-            .what = PST_SERVING_INFER, .model = "m", .version = 1 + i % 6, .body = {body, strlen(body)}, .json_len = SIZE_MAX};
+            .what = PST_SERVING_INFER, .model = "m", .version = 1 + i % 6, .body = copy(body), .json_len = SIZE_MAX};
         q = (asked){0};
         assert_true(serve_pool_ask(w->pool, &one, answered, &q, &q.a));
         wait_for(&q);
@@ -557,13 +573,15 @@ static void test_serve_a_slow_model_hurts_itself_alone(void **state)
     endless(&w->files[2]);
     body_of(1, body, sizeof body);
     snprintf(late, sizeof late, "{\"parameters\":{\"timeout\":300000},%s", body + 1);
-    pst_serving_ask one = {.what = PST_SERVING_INFER, .model = "m", .version = 2, .body = {body, strlen(body)}, .json_len = SIZE_MAX};
-    for (int i = 0; i < 2 * SERVE_WORKERS_MAX; i++)
+    pst_serving_ask one = {.what = PST_SERVING_INFER, .model = "m", .version = 2, .json_len = SIZE_MAX};
+    for (int i = 0; i < 2 * SERVE_WORKERS_MAX; i++) {
+        one.body = copy(body);
         assert_true(serve_pool_ask(w->pool, &one, answered, &slow[i], &slow[i].a));
+    }
     pst_sleep_ms(300);
     says(w, "m", body, 200, "model_version\":\"1");
     int64_t begin = pst_mono_us();
-    one.body = (pst_slice){late, strlen(late)};
+    one.body = copy(late);
     assert_true(serve_pool_ask(w->pool, &one, answered, &q, &q.a));
     wait_for(&q);
     assert_int_equal(q.a.status, 504);
@@ -575,6 +593,86 @@ static void test_serve_a_slow_model_hurts_itself_alone(void **state)
         assert_true(slow[i].done && slow[i].a.status >= 422);
         done(&slow[i]);
     }
+}
+
+static long long dumped(world *w, const char *key)
+{
+    json_t *all = json_object();
+    serve_pool_dump(w->pool, all);
+    long long n = json_integer_value(json_object_get(json_object_get(all, "serving"), key));
+    json_decref(all);
+    return n;
+}
+
+enum { LARGE = 60 << 20 };
+
+/* A body of LARGE raw bytes behind its JSON. */
+static void ask_large(world *w, asked *q, const char *timeout)
+{
+    pst_serving_ask one = {.what = PST_SERVING_INFER, .model = "m"};
+    pst_buf_printf(&one.body,
+                   "{\"parameters\":{\"timeout\":%s},\"inputs\":[{\"name\":\"x\",\"datatype\":\"UINT8\",\"shape\":[%d],"
+                   "\"parameters\":{\"binary_data_size\":%d}}]}",
+                   timeout, LARGE, LARGE);
+    one.json_len = one.body.len;
+    pst_buf_reserve(&one.body, LARGE);
+    memset(one.body.data + one.body.len, 1, LARGE);
+    one.body.len += LARGE;
+    *q = (asked){0};
+    if (!serve_pool_ask(w->pool, &one, answered, q, &q->a))
+        q->done = true;
+}
+
+/* While a model is being opened: those whose time is over hold nothing any more, and those that wait hold no more than they may. */
+static void test_serve_what_waits_is_bounded_by_bytes(void **state)
+{
+    static asked q[6];
+    world *w = world_new(64 << 20, 30000);
+    kit_mlp(&w->files[1]);
+    w->stuck = true;
+    for (int round = 0; round < 3; round++) {
+        ask_large(w, &q[0], "400000");
+        ask_large(w, &q[1], "1");
+        for (int i = 0; i < 2; i++) {
+            wait_for(&q[i]);
+            assert_int_equal(q[i].a.status, 504);
+            done(&q[i]);
+        }
+        for (int i = 0; dumped(w, "requests") > 0 || dumped(w, "request_bytes") > 0; i++, pst_sleep_ms(1))
+            assert_true(i < 10000);
+    }
+    int refused = 0;
+    for (int i = 0; i < 6; i++) {
+        ask_large(w, &q[i], "20000000");
+        refused += q[i].done && q[i].a.status == 503 && strstr(q[i].a.body.data, "256 MiB");
+    }
+    assert_int_equal(refused, 2);
+    assert_true(dumped(w, "request_bytes") <= SERVE_HELD_MAX);
+    w->stuck = false;
+    for (int i = 0; i < 6; i++) {
+        wait_for(&q[i]);
+        assert_int_equal(q[i].a.status, q[i].a.status == 503 ? 503 : 400); /* the model wants another type */
+        done(&q[i]);
+    }
+    world_free(w);
+}
+
+/* Nobody waits longer for the registered models than from its own asking on, however many wait. */
+static void test_serve_models_that_are_not_known_yet_hold_nobody_for_long(void **state)
+{
+    static asked q[MANY];
+    world *w = world_new(64 << 20, 1000);
+    w->unknown = true;
+    int64_t begin = pst_mono_us();
+    for (int i = 0; i < MANY; i++)
+        ask(w, &q[i], PST_SERVING_INFER, "m", "{}");
+    for (int i = 0; i < MANY; i++) {
+        wait_for(&q[i]);
+        assert_true(q[i].a.status == 503 || q[i].a.status == 504);
+        done(&q[i]);
+    }
+    assert_true(pst_mono_us() - begin < 10000000); /* MANY seconds, by four, when each waits anew */
+    world_free(w);
 }
 
 /* The pool ends while requests wait: each is answered. */
@@ -609,6 +707,8 @@ int main(void)
         cmocka_unit_test(test_serve_models_in_use_are_kept_and_others_closed),
         cmocka_unit_test(test_serve_a_slow_model_hurts_itself_alone),
         cmocka_unit_test(test_serve_too_many_are_refused),
+        cmocka_unit_test(test_serve_what_waits_is_bounded_by_bytes),
+        cmocka_unit_test(test_serve_models_that_are_not_known_yet_hold_nobody_for_long),
         cmocka_unit_test(test_serve_the_end_answers_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
