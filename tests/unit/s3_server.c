@@ -85,7 +85,7 @@ void s3_server_start(s3_server *s, s3_answer *answer, void *arg)
 
 void s3_server_stop(s3_server *s)
 {
-    __atomic_store_n(&s->over, true, __ATOMIC_SEQ_CST);
+    s->over = true;
     pthread_join(s->thread, NULL);
     close(s->fd);
 }

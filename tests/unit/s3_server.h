@@ -16,7 +16,7 @@ struct s3_server {
     s3_answer *answer;
     void *arg;
     int requests;
-    bool over;
+    _Atomic bool over;
     char url[64];
 };
 void s3_server_start(s3_server *s, s3_answer *answer, void *arg);
