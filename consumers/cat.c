@@ -133,6 +133,8 @@ static int count_back(cat *c, const char *topic, const pst_topic_info *info, pst
  * never be reported, and -e would wait for it. */
 static int open_consumer(cat *c, const char *topic, bool *ret_nothing, pst_err *err)
 {
+    const char *isolation = pst_bus_conf_get(c->v->client->bus, "isolation.level"); /* who only looks may say it in Kafka's words, too */
+    c->o.uncommitted |= isolation && !strcmp(isolation, "read_uncommitted");
     pst_consumer_opts opts = {.read_uncommitted = c->o.uncommitted, .report_eof = true};
     if (c->o.group) {
         opts.group = c->o.group;

@@ -12,8 +12,8 @@
  * Threads: a consumer and a producer each belong to one thread; delivery reports come from pst_producer_poll() on that thread.
  * Defaults that differ from librdkafka's: read_committed, range assignor, reconnect within 1 s, lz4, murmur2 as Java's clients, records given up
  * after 10 min without a broker (transactions: transaction.timeout.ms, 60 s). On the in-memory broker set fetch.wait.max.ms=10: there an empty
- * fetch sleeps it out. A user's properties win, except those the guarantees rest on (commits, idempotence, acks, ids; in a group also the
- * isolation level and where to start): those are ignored with a warning.
+ * fetch sleeps it out. A user's properties win, except those the guarantees rest on (commits, idempotence, acks, ids, the isolation level and
+ * where to start): those are ignored with a warning.
  * Errors: class RETRY = outage, go on calling (librdkafka reconnects; nothing exits because brokers are away);
  * FATAL = wrong credentials (PST_EAUTH), unknown property (PST_EINVAL). Fencing is handled inside pst_txn (recycle). */
 #ifndef PST_BUS_H
@@ -251,6 +251,9 @@ void pst_txn_owes(pst_txn *t, const pst_record *r);
 /* Is this Kafka's word against this consumer or producer (fenced, dead, its position not known), and not one that the next ones would hear as well
  * (no right, a wrong setting, a record too large)? Then both are opened again, and what is not committed comes again. For what polls, rewinds and transactions say. */
 bool pst_bus_reopens(int rc, const pst_err *err);
+/* Did a topic refuse a record for what it is (no key where it is compacted, a time that it does not take)? Said of the PST_EAGAIN of a commit, too: the
+ * same round again will be refused again. */
+bool pst_bus_refuses_record(const pst_err *err);
 int pst_txn_timeout_ms(const pst_txn *t);                       /* the broker aborts a round that is older */
 int pst_txn_send(pst_txn *t, const pst_out *out, pst_err *err); /* PST_ELIMIT/DATA: record too large, the round is unharmed */
 /* A value written straight to where the producer keeps it: append it to *ret_value, then send it. Of `head` everything but the value counts, and what

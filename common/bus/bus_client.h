@@ -110,6 +110,7 @@ enum {
 #define X(name, number) BUS_ERR_##name = (number),
     BUS_CODES(X)
 #undef X
+        BUS_ERR__INVALID_DIFFERENT_RECORD = -138, /* newer than 2.0.2: another record of its batch was refused */
 };
 
 /* ---- places ----------------------------------------------------------------------------------------------------------------- */

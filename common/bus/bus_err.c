@@ -49,6 +49,12 @@ bool pst_bus_reopens(int rc, const pst_err *err)
     return rc < 0 && !same_again && !strcmp(err->origin, "kafka");
 }
 
+bool pst_bus_refuses_record(const pst_err *err)
+{
+    return !strcmp(err->origin, "kafka") && (err->native == BUS_ERR_INVALID_RECORD || err->native == BUS_ERR_INVALID_TIMESTAMP ||
+                                             err->native == BUS_ERR_INVALID_MSG || err->native == BUS_ERR__INVALID_DIFFERENT_RECORD);
+}
+
 bool bus_is_purge(int code)
 {
     return code == BUS_ERR__PURGE_QUEUE || code == BUS_ERR__PURGE_INFLIGHT;
@@ -79,6 +85,7 @@ int bus_code(int code, pst_err_class *ret_class)
     case BUS_ERR_MSG_SIZE_TOO_LARGE:
     case BUS_ERR_RECORD_LIST_TOO_LARGE: *cls = PST_CLASS_DATA; return PST_ELIMIT;
     case BUS_ERR_INVALID_RECORD:
+    case BUS_ERR__INVALID_DIFFERENT_RECORD:
     case BUS_ERR_INVALID_MSG:
     case BUS_ERR_INVALID_TIMESTAMP: *cls = PST_CLASS_DATA; return PST_EINVAL;
     case BUS_ERR__FENCED:

@@ -42,7 +42,8 @@ static void note_failed(pst_producer *p, const bus_delivered *d, pst_err *ret_er
         size_t n = strlen(ret_err->text);
         snprintf(ret_err->text + n, sizeof ret_err->text - n, "; %.200s", p->health.last.text);
     }
-    if (!p->failed.code || bus_is_purge(p->failed_code)) { /* what was dropped in consequence explains nothing */
+    if (!p->failed.code || bus_is_purge(p->failed_code) ||
+        p->failed_code == BUS_ERR__INVALID_DIFFERENT_RECORD) { /* what was dropped in consequence explains nothing */
         p->failed = *ret_err;
         p->failed_code = d->code;
         snprintf(p->failed_topic, sizeof p->failed_topic, "%s", d->topic);

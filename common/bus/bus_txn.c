@@ -291,8 +291,7 @@ static int settle(pst_txn *t, txn_class c, const bus_places *wanted, pst_err *er
     PST_ASSERT(!t->open && t->hung == !t->p);
     txn_sent sent = {.offset = -2};
     pst_err failed = t->why;
-    int native = t->why.native;
-    bool excuse = txn_innocent(t), no_right = bus_code(native, NULL) == PST_EAUTH;
+    bool excuse = txn_innocent(t), no_right = bus_code(t->why.native, NULL) == PST_EAUTH;
     if (!t->hung) { /* else its producer belongs to the call that did not come back */
         pst_producer *p = t->p;
         bus_serve(p->link, 0); /* deliveries and errors that wait */
@@ -336,7 +335,7 @@ static int settle(pst_txn *t, txn_class c, const bus_places *wanted, pst_err *er
     rc = t->consumer ? go_back(t, err) : 0;
     if (rc < 0)
         return rc;
-    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "kafka", native, "aborted, will be done again: %.400s", failed.text);
+    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "kafka", failed.native, "aborted, will be done again: %.400s", failed.text);
 }
 
 /* ---- commit ------------------------------------------------------------------------------------------------------------------------ */

@@ -7,12 +7,14 @@
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/settings.h"
+#include "common/base/stop.h"
 #include "inference/dlq/scan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_AN_ENTRY = 100000, CREATE_MS = 30000, LOOK_MS = 10000 };
+enum { RUNS_AN_ENTRY = 100000, CREATE_MS = 30000, LOOK_MS = 10000, GONE_MS = 3000, TOPIC_NAME_MAX = 249 };
+#define SUFFIX     ".replays"
 #define OFFSET_MAX (INT64_C(1) << 62)
 
 typedef struct run {
@@ -41,7 +43,7 @@ dlq_ledger *dlq_ledger_new(const char *dead_letters)
 {
     dlq_ledger *l = pst_alloc(sizeof *l);
     l->dead_letters = pst_strdup(dead_letters);
-    l->topic = pst_sprintf("%s.replays", dead_letters);
+    l->topic = pst_sprintf("%s" SUFFIX, dead_letters);
     return l;
 }
 
@@ -60,6 +62,27 @@ void dlq_ledger_free(dlq_ledger *l)
 const char *dlq_ledger_topic(const dlq_ledger *l)
 {
     return l->topic;
+}
+
+bool dlq_ledger_is(const char *topic)
+{
+    size_t n = strlen(topic), suffix = sizeof SUFFIX - 1;
+    return n > suffix && !strcmp(topic + n - suffix, SUFFIX);
+}
+
+int dlq_ledger_beside(const char *topic, const pst_client *c, bool *ret_beside, pst_err *err)
+{
+    pst_topic_info info = {0};
+    pst_err e = {0};
+    char *name = pst_sprintf("%s" SUFFIX, topic);
+    int rc = strlen(name) <= TOPIC_NAME_MAX ? pst_admin_topic(c->bus, name, &info, LOOK_MS, &e) : PST_ENOTFOUND;
+    free(name);
+    pst_topic_info_done(&info);
+    *ret_beside = rc == 0;
+    if (rc == 0 || rc == PST_ENOTFOUND || rc == PST_EAUTH)
+        return 0;
+    *err = e;
+    return rc;
 }
 
 static int by_place(int32_t ap, int64_t ao, int32_t bp, int64_t bo)
@@ -167,11 +190,26 @@ static int take_batch(void *arg, const pst_record *records, size_t n, pst_err *e
     return 0;
 }
 
-int dlq_ledger_read(dlq_ledger *l, const pst_client *c, pst_err *err)
+/* A broker may be behind with the news of a topic that was made: it is asked for a while before the topic is called gone. */
+static int look(const dlq_ledger *l, const pst_client *c, bool made, pst_topic_info *ret, pst_err *err)
+{
+    int64_t until = pst_mono_us() + (made ? GONE_MS * 1000LL : 0);
+    int rc;
+    do {
+        pst_err_clear(err);
+        rc = pst_admin_topic(c->bus, l->topic, ret, LOOK_MS, err);
+    } while (rc == PST_ENOTFOUND && pst_mono_us() < until && !pst_stop_requested() && (pst_sleep_ms(100), true));
+    return rc;
+}
+
+int dlq_ledger_read(dlq_ledger *l, const pst_client *c, bool made, pst_err *err)
 {
     pst_topic_info info = {0};
     pst_err e = {0};
-    int rc = pst_admin_topic(c->bus, l->topic, &info, LOOK_MS, &e);
+    int rc = look(l, c, made, &info, &e);
+    if (rc == PST_ENOTFOUND && made)
+        return pst_err_set(err, PST_ESTATE, PST_CLASS_FATAL, "config", 0,
+                           "%s was deleted during the replay: what was put back is not known any more, so nothing more is", l->topic);
     if (rc == PST_ENOTFOUND)
         return 0;
     if (rc < 0) {

@@ -2,7 +2,7 @@
  * transactions as what was put back.
  *
  *     dlq_ledger *l = dlq_ledger_new("in.dlq");
- *     dlq_ledger_read(l, client, &err);                 // all of it, or what came since
+ *     dlq_ledger_read(l, client, false, &err);                 // all of it, or what came since
  *     if (!dlq_ledger_has(l, partition, offset)) …      // put it back, and note it in the same transaction:
  *     dlq_ledger_note(l, record);  …  while (dlq_ledger_entry(l, &key, &value)) pst_txn_send(…);
  *
@@ -20,9 +20,12 @@ typedef struct dlq_ledger dlq_ledger;
 dlq_ledger *dlq_ledger_new(const char *dead_letters);
 void dlq_ledger_free(dlq_ledger *l);
 const char *dlq_ledger_topic(const dlq_ledger *l);
-/* Takes in what came since the last time. 0 too where there is no such topic yet. An entry that cannot be read is an error: not to know what was put
+/* Is this the name of a ledger? And has a topic one: are others' dead letters noted beside it? Who may not see that is told that there is none. */
+bool dlq_ledger_is(const char *topic);
+int dlq_ledger_beside(const char *topic, const pst_client *c, bool *ret_beside, pst_err *err);
+/* Takes in what came since the last time. made: it is there, by dlq_ledger_make(), and one that is gone is PST_ESTATE; else 0 where there is none yet. An entry that cannot be read is an error: not to know what was put
  * back is no leave to do it again. */
-int dlq_ledger_read(dlq_ledger *l, const pst_client *c, pst_err *err);
+int dlq_ledger_read(dlq_ledger *l, const pst_client *c, bool made, pst_err *err);
 /* Makes the topic where it is missing. */
 int dlq_ledger_make(dlq_ledger *l, const pst_client *c, pst_err *err);
 /* One record of it. DATA where it is no entry. */

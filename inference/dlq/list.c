@@ -236,7 +236,7 @@ static void print(const pst_verb_run *v, const list *l)
                 (long long)(l->records - l->dead), l->topic);
 }
 
-static int list_topic(pst_verb_run *v, const pst_dlq_ask *ask, const dlq_filter *f, const char *topic, pst_err *err)
+static int list_topic(pst_verb_run *v, const pst_dlq_ask *ask, const dlq_filter *f, const char *topic, bool *ret_there, pst_err *err)
 {
     list l = {.topic = topic, .filter = f};
     pst_topic_info info = {0};
@@ -244,8 +244,9 @@ static int list_topic(pst_verb_run *v, const pst_dlq_ask *ask, const dlq_filter 
     int rc = parse_by(&l, ask->by, err);
     if (!rc)
         rc = dlq_ask_topic(v, topic, &info, err);
+    *ret_there = info.name != NULL;
     l.ledger = rc ? NULL : dlq_ledger_new(topic);
-    if (!rc && (dlq_ledger_read(l.ledger, v->client, &e) < 0 || dlq_ledger_check_ends(l.ledger, &info, &e) < 0))
+    if (!rc && (dlq_ledger_read(l.ledger, v->client, false, &e) < 0 || dlq_ledger_check_ends(l.ledger, &info, &e) < 0))
         l.ledger = dlq_ask_distrust(l.ledger, &e);
     if (!rc)
         rc = dlq_scan(v->client, topic, &info, f, take_batch, &l, err);
@@ -271,8 +272,9 @@ int pst_dlq_list(pst_verb_run *v, const pst_dlq_ask *ask, pst_err *err)
         if (ask->n_topics > 1 && !v->settings.json)
             printf("%s%s:\n", i ? "\n" : "", ask->topics[i]);
         pst_err e = {0};
-        rc = list_topic(v, ask, &f, ask->topics[i], &e);
-        if (rc == PST_ENOTFOUND && ask->pipeline && !strcmp(e.origin, "kafka")) { /* it is made with its first letter */
+        bool there = false;
+        rc = list_topic(v, ask, &f, ask->topics[i], &there, &e);
+        if (rc == PST_ENOTFOUND && ask->pipeline && !there && !strcmp(e.origin, "kafka")) { /* it is made with its first letter */
             if (!v->settings.quiet)
                 fprintf(stderr, "%s is not there yet: no dead letters\n", ask->topics[i]);
             rc = 0;

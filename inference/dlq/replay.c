@@ -10,8 +10,12 @@
  * reading the ledger and our commit nobody else's entry can come, and each failed commit leads through the ledger again, which also tells
  * what became of it.
  *
- * A dead letter names its target itself, and anybody who may write to the topic may have written it: the platform's own topics, Kafka's, the topics of
- * dead letters, and what is no input of the pipeline that was named are left out, and no topic is made. */
+ * A dead letter names its target itself, and anybody who may write to the topic may have written it. Left out are: the platform's own topics and Kafka's;
+ * this topic of dead letters; ledgers, and other topics that have one beside them (else a letter could mark another pipeline's as replayed), unless
+ * they are an input of the pipeline that was named; and what is no input of that pipeline. No topic is made.
+ *
+ * A topic may refuse a record for what it is (no key, its time), and then refuses the whole transaction. Which record it was is found by halving what
+ * the transaction held; that one stays. */
 #include "inference/dlq/ask.h"
 #include "inference/dlq/ledger.h"
 #include "inference/dlq/scan.h"
@@ -25,7 +29,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TARGETS_MAX = 200, LOOK_MS = 10000, OWN_HEADERS = 2 };
+enum { TARGETS_MAX = 200, LOOK_MS = 10000, OWN_HEADERS = 2, REFUSALS_MIN = 2 /* in a row, before a record is said to be the cause */ };
 
 /* Where records go, or why they do not. */
 typedef struct target {
@@ -71,19 +75,34 @@ static bool is_platform(const replay *r, const char *topic)
     return !strncmp(topic, "__", 2) || !strcmp(topic, "_schemas");
 }
 
-static int judge(replay *r, const char *topic, target *t, pst_err *err)
+/* Others' dead letters and ledgers. A pipeline that was named vouches for its own inputs. */
+static int judge_name(const replay *r, const char *topic, target *t, pst_err *err)
 {
-    pst_topic_info info = {0};
-    pst_err e = {0};
+    bool vouched = !r->ask->to && r->ask->n_inputs && is_input(r->ask, topic), beside = false;
     if (is_platform(r, topic))
         snprintf(t->why, sizeof t->why, "it is a topic of the platform or of Kafka itself");
     else if (!strcmp(topic, r->topic) || !strcmp(topic, dlq_ledger_topic(r->ledger)))
         snprintf(t->why, sizeof t->why, "that is the topic of dead letters itself, or its ledger");
     else if (!r->ask->to && !is_input(r->ask, topic))
         snprintf(t->why, sizeof t->why, "it is no input of pipeline %.100s", r->ask->pipeline);
-    if (*t->why)
+    else if (!vouched && dlq_ledger_is(topic))
+        snprintf(t->why, sizeof t->why, "by its name it is the ledger of another topic's replays");
+    if (*t->why || vouched)
         return 0;
-    int rc = pst_admin_topic(r->v->client->bus, topic, &info, LOOK_MS, &e);
+    int rc = dlq_ledger_beside(topic, r->v->client, &beside, err);
+    if (!rc && beside)
+        snprintf(t->why, sizeof t->why, "it is another topic of dead letters: %.100s.replays is beside it", topic);
+    return rc;
+}
+
+static int judge(replay *r, const char *topic, target *t, pst_err *err)
+{
+    pst_topic_info info = {0};
+    pst_err e = {0};
+    int rc = judge_name(r, topic, t, err);
+    if (rc || *t->why)
+        return rc;
+    rc = pst_admin_topic(r->v->client->bus, topic, &info, LOOK_MS, &e);
     t->partitions = info.partitions;
     if (rc == PST_EAUTH && !r->refused.code)
         r->refused = e;
@@ -244,8 +263,10 @@ static int begin(replay *r, pst_err *err)
     pst_txn_counts(r->txn, counts);
     if (counts[2] == r->recycles)
         return 0;
-    r->recycles = counts[2];
-    return dlq_ledger_read(r->ledger, r->v->client, err);
+    rc = dlq_ledger_read(r->ledger, r->v->client, true, err);
+    if (!rc)
+        r->recycles = counts[2];
+    return rc;
 }
 
 static bool any(replay *r, const pst_record *records, size_t n, int *ret_rc, pst_err *err)
@@ -259,35 +280,68 @@ static bool any(replay *r, const pst_record *records, size_t n, int *ret_rc, pst
     return t != NULL;
 }
 
-static int replay_batch(void *arg, const pst_record *records, size_t n, pst_err *err)
+/* What of these is to go, in one transaction. As pst_txn_commit(). */
+static int put_once(replay *r, const pst_record *records, size_t n, sent *ret, pst_err *err)
 {
-    replay *r = arg;
+    int rc = begin(r, err);
+    if (!rc)
+        rc = fill(r, records, n, ret, err);
+    if (!rc)
+        return ret->records ? pst_txn_commit(r->txn, err) : pst_txn_abort(r->txn, err);
+    pst_txn_abort(r->txn, NULL);
+    return rc;
+}
+
+static void tell_again(const replay *r, const pst_record *records, size_t n, const pst_err *why)
+{
+    if (!r->v->settings.quiet)
+        fprintf(stderr, "%s [%d] from offset %lld, %zu records: %s\n", r->topic, (int)records->partition, (long long)records->offset, n,
+                why->text);
+}
+
+static void stays(replay *r, const pst_record *record, const pst_err *why)
+{
+    fprintf(stderr, "%s [%d] offset %lld stays: %s\n", r->topic, (int)record->partition, (long long)record->offset, why->text);
+    r->left++;
+}
+
+/* refusals: how often in a row a topic has refused transactions that held all of these. */
+static int put(replay *r, const pst_record *records, size_t n, int refusals, pst_err *err)
+{
     int rc = 0;
     while (any(r, records, n, &rc, err)) {
         sent s = {0};
         pst_err e = {0};
-        rc = begin(r, &e);
-        if (rc == 0)
-            rc = fill(r, records, n, &s, &e);
-        if (rc == 0 && s.records)
-            rc = pst_txn_commit(r->txn, &e);
-        else if (rc == 0)
-            rc = pst_txn_abort(r->txn, &e);
-        else
-            pst_txn_abort(r->txn, NULL);
-        if (rc == PST_EAGAIN && pst_stop_requested())
-            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "kafka", 0, "stopped");
-        if (rc == PST_EAGAIN)
-            continue; /* through the ledger again: it knows what became of it */
-        if (rc < 0) {
+        rc = put_once(r, records, n, &s, &e);
+        if (!rc) {
+            r->done += s.records;
+            r->left += (size_t)s.too_large;
+            break;
+        }
+        if (rc != PST_EAGAIN) {
             *err = e;
             return rc;
         }
-        r->done += s.records;
-        r->left += (size_t)s.too_large;
-        break;
+        if (pst_stop_requested())
+            return pst_err_set(err, PST_ESTOPPED, PST_CLASS_FATAL, "kafka", 0, "stopped");
+        bool refused = pst_bus_refuses_record(&e);
+        refusals = refused ? refusals + 1 : 0;
+        if (refused && n == 1 && refusals >= REFUSALS_MIN) {
+            stays(r, records, &e);
+            return 0;
+        }
+        tell_again(r, records, n, &e); /* and through the ledger: it knows what became of it */
+        if (refused && n > 1) {
+            rc = put(r, records, n / 2, refusals, err);
+            return rc ? rc : put(r, records + n / 2, n - n / 2, refusals, err);
+        }
     }
     return rc;
+}
+
+static int replay_batch(void *arg, const pst_record *records, size_t n, pst_err *err)
+{
+    return put(arg, records, n, 0, err);
 }
 
 /* ---- what is told ----------------------------------------------------------------------------------------------------------------- */
@@ -379,7 +433,7 @@ static int replay_topic(replay *r, pst_err *err)
 {
     int rc = dlq_ask_topic(r->v, r->topic, &r->info, err);
     if (!rc)
-        rc = dlq_ledger_read(r->ledger, r->v->client, err);
+        rc = dlq_ledger_read(r->ledger, r->v->client, false, err);
     if (!rc)
         rc = dlq_ledger_check_ends(r->ledger, &r->info, err);
     r->counting = true;

@@ -287,7 +287,7 @@ int pst_dlq_show(pst_verb_run *v, const pst_dlq_ask *ask, pst_err *err)
     if (!rc)
         rc = dlq_ask_topic(v, topic, &info, err);
     s.ledger = rc ? NULL : dlq_ledger_new(topic);
-    if (!rc && (dlq_ledger_read(s.ledger, v->client, &e) < 0 || dlq_ledger_check_ends(s.ledger, &info, &e) < 0))
+    if (!rc && (dlq_ledger_read(s.ledger, v->client, false, &e) < 0 || dlq_ledger_check_ends(s.ledger, &info, &e) < 0))
         s.ledger = dlq_ask_distrust(s.ledger, &e);
     if (!rc)
         rc = dlq_scan(v->client, topic, &info, &f, take_batch, &s, err);

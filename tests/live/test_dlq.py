@@ -48,6 +48,10 @@ with Platform(up=False) as p:
     kinds = {(g["source"], g["stage"], g["reason"]): g["count"] for g in got}
     check(kinds == {("in", "MAP", "bad-input"): 1, ("in", "DECODE", "null-value"): 1, ("in", "DECODE", "unknown-schema"): 1, ("in", "DECODE", "bad-envelope"): 3,
                     **{(n, "DECODE", "evil"): 1 for n in ("penstock.jobs.requests", "__consumer_offsets", "gone", "in.dlq")}}, f"ls: {kinds}")
+    loose = ("-X", "isolation.level=read_uncommitted")  # of a client.properties, say: what was aborted is no dead letter for that
+    check({(g["source"], g["stage"], g["reason"]): g["count"] for g in rows(p.cli("dlq", "ls", "in.dlq", "--json", *loose))} == kinds, "ls counts what was aborted")
+    for args, n in (((), 0), (loose, 1), (("--uncommitted",), 1), (("--uncommitted", "-X", "isolation.level=read_committed"), 1)):
+        check(p.cli("cat", "in.dlq", "-e", "--raw", *args).stdout.count("aborted") == n, f"cat {args} of what was aborted")
     newest = next(g for g in got if g["count"] == 3)
     check(newest["newest"] == {"partition": 0, "offset": 5, "message": "no"} and newest["first"].startswith("2023-11-14T22:13:23") and newest["replayed"] == 0, f"newest: {newest}")
     r = p.cli("dlq", "ls", "in.dlq", "--reason", "bad-input", "--color", "never")
@@ -138,10 +142,50 @@ with Platform(up=False) as p:
     r = p.cli("dlq", "replay", "many.dlq", "--source", "small", "--yes", ok=False)
     check(r.returncode == 3 and [m.value() for m in p.read("small")] == [b"little"] and "stays" in r.stderr, f"too large: {r}")
 
+    # --- topics that refuse a record for what it is: those stay, and hold up nobody ---
+    p.create("taken", 1)
+    p.create("dated", 1, **{"message.timestamp.before.max.ms": "3600000"})
+    p.create("keyed", 1, **{"cleanup.policy": "compact"})
+    p.create("refused.dlq", 1)
+    now, bad = int(time.time() * 1000), 0
+    for i in range(16):
+        to, key, ts = ("dated", b"k", T if i % 14 == 3 else now) if i % 7 == 3 else ("keyed", b"k%d" % i if i == 11 else None, T) if i in (11, 12) else ("taken", b"t", T)
+        bad += ts == T if to == "dated" else not key
+        put("refused.dlq", b"%d" % i, key, connect(to, 0, i), 0, ts)
+    check(q.flush(60) == 0 and bad == 2, "written")
+    begun = time.monotonic()
+    r = p.cli("dlq", "replay", "refused.dlq", "--yes", "--json", ok=False)
+    print(f"2 of 16 that are refused are found in {time.monotonic() - begun:.1f} s")
+    check(r.returncode == 3 and rows(r)[0]["replayed"] == 14 and rows(r)[0]["left"] == 2 and r.stderr.count(" stays: ") == 2 and "keyed" in r.stderr and "dated" in r.stderr,
+          f"refused by their topics: {r}")
+    got = [[m.value() for m in p.read(t)] for t in ("taken", "dated", "keyed")]
+    check([(len(vs), len(set(vs))) for vs in got] == [(12, 12), (1, 1), (1, 1)], f"the others, each once: {got}")
+    check(sum(g["replayed"] for g in rows(p.cli("dlq", "ls", "refused.dlq", "--json"))) == 14, "ls of those that were refused")
+
+    # --- letters that aim at other pipelines' letters and ledgers ---
+    p.create("hostile.dlq", 1)
+    entry = b'{"partition":0,"runs":[[0,100000]],"last":{"offset":0,"crc32c":1}}'
+    for source in ("many.dlq.replays", "many.dlq", "hostile.dlq.replays"):
+        put("hostile.dlq", entry, b"h", connect(source, 0, 1), 0, T)
+    check(q.flush(60) == 0, "written")
+    before = [p.watermarks(asker, TopicPartition(t, 0), time.monotonic() + 60)[1] for t in ("many.dlq", "many.dlq.replays")]
+    for more in ((), ("--to", "many.dlq.replays"), ("--to", "many.dlq")):
+        r = p.cli("dlq", "replay", "hostile.dlq", "--yes", "--json", *more, ok=False)
+        check(r.returncode == 3 and rows(r)[0]["replayed"] == 0 and rows(r)[0]["left"] == 3, f"hostile letters {more}: {r}")
+    check([p.watermarks(asker, TopicPartition(t, 0), time.monotonic() + 60)[1] for t in ("many.dlq", "many.dlq.replays")] == before, "hostile letters came through")
+    check(sum(g["replayed"] for g in rows(p.cli("dlq", "ls", "many.dlq", "--json"))) == N + 1, "many.dlq is said to be replayed")
+    again = p.dir / "again.yml"  # a pipeline that reads another's dead letters vouches for its own input
+    again.write_text("name: again\ninput: {topics: [many.dlq], format: json}\nmodel: {name: m, alias: champion}\noutput: {topic: out}\nerrors: {dead_letter: {topic: hostile.dlq}}\n")
+    plan = rows(p.cli("dlq", "replay", "-c", again, "--dry-run", "--json", ok=False))[0]
+    check({t["topic"] for t in plan["targets"] if "refused" not in t} == {"many.dlq"}, f"a pipeline of dead letters: {plan}")
+
     # --- a pipeline's ---
     pipe = p.dir / "pipe.yml"
     pipe.write_text("name: pipe\ninput: {topics: [many], format: json}\nmodel: {name: m, alias: champion}\noutput: {topic: out}\n")
     check(sum(g["count"] for g in rows(p.cli("dlq", "ls", "-c", pipe, "--json"))) == N + 2, "ls of a pipeline")
+    for verb in ("ls", "replay"):
+        r = p.cli("dlq", verb, "-c", pipe, "-p", "99", ok=False)
+        check(r.returncode == 4 and "partitions" in r.stderr, f"{verb} of a partition that is not there: {r}")
     r = p.cli("dlq", "replay", "-c", pipe, "--dry-run", "--json", "-p", "0:%d" % (N // 2), ok=False)
     check("no input of pipeline pipe" in r.stdout, f"a topic that is no input: {r}")
 
@@ -151,6 +195,8 @@ with Platform(up=False) as p:
     admin.delete_topics(["in.dlq"])["in.dlq"].result(30)
     until(lambda: "in.dlq" not in admin.list_topics(timeout=30).topics, 30, "in.dlq is gone")
     p.create("in.dlq", 2)
+    until(lambda: "in.dlq" in admin.list_topics(timeout=30).topics, 30, "in.dlq is there again")
+    q = p.producer()  # the first may still be told that it is gone
     for i in range(8):
         put("in.dlq", b"new%d" % i, b"n", connect("in", 0, 50 + i), 0, T)
     check(q.flush(60) == 0, "written")

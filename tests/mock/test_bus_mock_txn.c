@@ -481,6 +481,30 @@ static void test_mock_txn_a_rebalance_that_waits_does_not_hold_up_the_end(void *
     pst_consumer_free(second);
 }
 
+/* Whoever tries again has to know why it was in vain: what a topic refuses it refuses again, an outage passes. */
+static void test_mock_txn_says_that_a_record_was_refused(void **state)
+{
+    static const struct {
+        int code;
+        bool refused;
+    } says[] = {{RD_KAFKA_RESP_ERR_INVALID_RECORD, true},
+                {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, true},
+                {RD_KAFKA_RESP_ERR_INVALID_MSG, true},
+                {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, false}};
+    pst_txn *t;
+    pst_err err = {0};
+    assert_int_equal(pst_txn_new(conf, "t-refused-record", PST_TXN_EXACTLY_ONCE, consumer, &t, &err), 0);
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+        rd_kafka_mock_push_request_errors(cluster, PRODUCE, 4, says[i].code, says[i].code, says[i].code, says[i].code);
+        assert_int_equal(run_round(t, &err), PST_EAGAIN);
+        rd_kafka_mock_clear_request_errors(cluster, PRODUCE);
+        assert_int_equal(pst_bus_refuses_record(&err), says[i].refused);
+        assert_non_null(strstr(err.text, "topic out"));
+        assert_int_equal(run_round(t, &err), 0);
+    }
+    pst_txn_free(t);
+}
+
 static void test_mock_plain_mode_sends_and_commits(void **state)
 {
     pst_txn *t;
@@ -496,6 +520,7 @@ static void test_mock_plain_mode_sends_and_commits(void **state)
     assert_int_equal(bus_consumer_parts(consumer, &n)[0].committed, at + 1);
     rd_kafka_mock_push_request_errors(cluster, PRODUCE, 1, RD_KAFKA_RESP_ERR_INVALID_RECORD);
     assert_int_equal(run_round(t, &err), PST_EAGAIN);
+    assert_true(pst_bus_refuses_record(&err));
     assert_int_equal(run_round(t, &err), 0);
     assert_int_equal(bus_consumer_parts(consumer, &n)[0].committed, at + 2);
     pst_txn_free(t);
@@ -574,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_mock_txn_a_commit_beyond_the_poll_interval_keeps_its_place),
         cmocka_unit_test(test_mock_txn_a_rebalance_waits_for_the_commit),
         cmocka_unit_test(test_mock_txn_a_rebalance_that_waits_does_not_hold_up_the_end),
+        cmocka_unit_test(test_mock_txn_says_that_a_record_was_refused),
         cmocka_unit_test(test_mock_plain_mode_sends_and_commits),
         cmocka_unit_test(test_mock_txn_value_in_place),
         cmocka_unit_test(test_mock_txn_error_classes),

@@ -174,6 +174,38 @@ static void test_rdk_conf_build_defaults_user_forced(void **state)
     assert_string_equal(built(RDK_PRODUCER, NULL, NULL, "reconnect.backoff.max.ms"), "1000");
 }
 
+static void assert_of_consumer(const bus_consumer_needs *needs, const char *key, const char *want)
+{
+    char value[64];
+    size_t n = sizeof value;
+    bus_handle *h;
+    assert_int_equal(rdk_consumer_ops.open(conf, needs, &(bus_listener){0}, &h, &err), 0);
+    assert_int_equal(rd_kafka_conf_get(rd_kafka_conf(rdk_of(h)->rk), key, value, &n), RD_KAFKA_CONF_OK);
+    assert_string_equal(value, want);
+    pst_rdk_client.common->free(h);
+}
+
+/* What is read, and from where, is the caller's word, in a group or not: a ledger of what is done must not take what was aborted for done. */
+static void test_rdk_consumer_reads_what_the_caller_says(void **state)
+{
+    assert_int_equal(pst_bus_conf_set(conf, "isolation.level", "read_uncommitted", "client.properties:1", &err), 0);
+    assert_int_equal(pst_bus_conf_set(conf, "auto.offset.reset", "latest", "client.properties:2", &err), 0);
+    for (int i = 0; i < 2; i++) {
+        const bus_consumer_needs committed = {.group = i ? "g" : NULL, .poll_interval_ms = 300000, .inflight_bytes = 1 << 20};
+        bus_consumer_needs all = committed;
+        all.read_uncommitted = all.latest = true;
+        assert_of_consumer(&committed, "isolation.level", "read_committed");
+        assert_of_consumer(&committed, "auto.offset.reset", "smallest");
+        assert_of_consumer(&all, "isolation.level", "read_uncommitted");
+        assert_of_consumer(&all, "auto.offset.reset", "largest");
+    }
+    assert_int_equal(pst_bus_conf_set(conf, "isolation.level", "read_committed", "client.properties:1", &err), 0);
+    assert_int_equal(pst_bus_conf_set(conf, "auto.offset.reset", "error", "client.properties:2", &err), 0);
+    const bus_consumer_needs all = {.read_uncommitted = true, .poll_interval_ms = 300000, .inflight_bytes = 1 << 20};
+    assert_of_consumer(&all, "isolation.level", "read_uncommitted");
+    assert_of_consumer(&all, "auto.offset.reset", "error"); /* to ask for an error is the user's right */
+}
+
 static void test_bus_conf_without_brokers_says_so(void **state)
 {
     pst_bus_conf *none = pst_bus_conf_new(NULL, NULL);
@@ -222,6 +254,20 @@ static void test_bus_codes_and_classes(void **state)
         assert_int_equal(bus_code(rows[i].native, &cls), rows[i].code);
         assert_int_equal(cls, rows[i].cls);
     }
+}
+
+/* A newer librdkafka names the record that a topic refused and calls the others of its batch refused for that: what it names is what is said. */
+static void test_bus_producer_keeps_the_cause(void **state)
+{
+    static const int codes[] = {BUS_ERR__INVALID_DIFFERENT_RECORD, RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, BUS_ERR__INVALID_DIFFERENT_RECORD};
+    char id[] = "t";
+    pst_producer p = {.conf = conf, .transactional_id = id, .pending = 3};
+    for (int i = 0; i < 3; i++)
+        bus_producer_delivered(&p, &(bus_delivered){.code = codes[i], .topic = "dated", .reason = "no"});
+    assert_int_equal(p.failed_code, RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP);
+    assert_int_equal(p.failed.native, RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP);
+    assert_true(pst_bus_refuses_record(&p.failed));
+    assert_int_equal(p.pending, 0);
 }
 
 static void test_bus_refusal_after_success_is_given_time(void **state)
@@ -291,9 +337,11 @@ int main(void)
         T(test_bus_conf_java_lines),
         T(test_bus_conf_secrets_are_masked),
         T(test_rdk_conf_build_defaults_user_forced),
+        T(test_rdk_consumer_reads_what_the_caller_says),
         T(test_bus_conf_without_brokers_says_so),
         T(test_bus_conf_scram_warning_names_the_cure),
         T(test_bus_codes_and_classes),
+        T(test_bus_producer_keeps_the_cause),
         T(test_bus_refusal_after_success_is_given_time),
         T(test_bus_dead_letter_headers),
     };

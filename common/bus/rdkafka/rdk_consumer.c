@@ -142,15 +142,15 @@ static rd_kafka_conf_t *configure(const pst_bus_conf *conf, const bus_consumer_n
         {"enable.auto.offset.store", "false"},
         {"enable.partition.eof", "true"},
         {"group.instance.id", needs->instance_id}, /* NULL = a user's is ignored: two commands may share one client.properties */
+        {"isolation.level", isolation},            /* what was aborted is no entry, no state and no score, whoever reads it */
     };
-    size_t f = 5;
-    if (needs
-            ->group) { /* a client.properties often says "latest": a service must not skip records for that. To ask for an error is fine. */
-        forced[f++] = (bus_kv){"isolation.level", isolation};
-        if (!user_reset || strcmp(user_reset, "error"))
-            forced[f++] = (bus_kv){"auto.offset.reset", reset};
-    }
+    /* A client.properties often says "latest": nobody must skip records for that. To ask for an error is fine. */
+    bool force_reset = !user_reset || strcmp(user_reset, "error") != 0;
+    if (force_reset && needs->group)
+        forced[6] = (bus_kv){"auto.offset.reset", reset};
     rd_kafka_conf_t *k = rdk_conf_build(conf, RDK_CONSUMER, defaults, forced, h, err);
+    if (k && force_reset && !needs->group) /* it counts only where records are gone: not worth a warning from each verb */
+        rd_kafka_conf_set(k, "auto.offset.reset", reset, NULL, 0);
     if (k)
         rd_kafka_conf_set_rebalance_cb(k, on_rebalance);
     return k;
