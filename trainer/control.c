@@ -34,7 +34,9 @@ static void refuse(const asked *a, const char *code, const char *fmt, ...)
 
 static void say(const asked *a, enum pst_job_event_type type, pst_job_public_state to, const char *reason)
 {
-    if (trainer_stores_awaited(a->j) && to != PST_JOB_PUBLIC_STATE_QUEUED) /* that answer is of no use any more */
+    bool goes_on =
+        to == PST_JOB_PUBLIC_STATE_QUEUED || to == PST_JOB_PUBLIC_STATE_HALTED; /* halted, it is still to be asked when resumed */
+    if (trainer_stores_unasked(a->j) && !goes_on)                               /* that answer is of no use any more */
         tcore_set_text(&a->j->s.reason_code, NULL);
     tcore_set_text(&a->j->s.reason, reason);
     tcore_emit(a->c, a->j, type, to, &(trainer_say){.actor = a->actor, .request_id = a->r->request_id, .reason = reason});
@@ -89,9 +91,12 @@ static void resume(const asked *a)
         return;
     }
     char *reason = pst_sprintf("resumed by %s", a->by);
+    bool unasked = trainer_stores_unasked(j);
     j->s.attempts = j->s.platform_attempts = 0;
     tcore_set_text(&j->s.reason_code, NULL);
     say(a, PST_JOB_EVENT_TYPE_RESUMED, PST_JOB_PUBLIC_STATE_QUEUED, reason);
+    if (unasked)
+        trainer_stores_await(a->c, j);
     trainer_queue_add(a->c, j);
     free(reason);
 }

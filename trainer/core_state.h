@@ -162,6 +162,7 @@ void trainer_job_free(void *job);
 
 /* ---- stores.c: jobs that wait for an answer of their data stores */
 bool trainer_stores_needed(const pst_manifest *m);
+bool trainer_stores_unasked(const trainer_job *j); /* never admitted: QUEUED, or halted meanwhile */
 bool trainer_stores_awaited(const trainer_job *j);
 void trainer_stores_await(tcore *c, trainer_job *j);  /* received, not admitted */
 void trainer_stores_loaded(tcore *c, trainer_job *j); /* one that is queued */

@@ -14,9 +14,14 @@ bool trainer_stores_needed(const pst_manifest *m)
     return false;
 }
 
+bool trainer_stores_unasked(const trainer_job *j)
+{
+    return j->s.reason_code && !strcmp(j->s.reason_code, PST_TRAINER_STORES_ASKED);
+}
+
 bool trainer_stores_awaited(const trainer_job *j)
 {
-    return j->s.state == PST_JOB_PUBLIC_STATE_QUEUED && j->s.reason_code && !strcmp(j->s.reason_code, PST_TRAINER_STORES_ASKED);
+    return j->s.state == PST_JOB_PUBLIC_STATE_QUEUED && trainer_stores_unasked(j);
 }
 
 void trainer_stores_await(tcore *c, trainer_job *j)

@@ -406,11 +406,16 @@ static int list_page(pst_s3 *s, const char *prefix, const char *from, int keys, 
     char *query = pst_sprintf("%s%s%sencoding-type=url&list-type=2&max-keys=%d&prefix=%s", from_ ? "continuation-token=" : "",
                               from_ ? from_ : "", from_ ? "&" : "", keys, prefix_); /* in the order of their names, as they are signed */
     call c = call_of(s, "GET", NULL);
+    size_t before = list->n;
     c.query = query;
     c.timeout_ms = timeout_ms;
     int rc = run(&c, err);
     if (!rc)
         rc = s3_xml_list(c.answer.data ? c.answer.data : "", c.answer.len, list, ret_next, err);
+    for (size_t i = before; i < list->n && !rc; i++) /* callers go on behind the prefix: a shorter key would lead them out of it */
+        if (strncmp(list->at[i].key, prefix, strlen(prefix)) != 0)
+            rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "s3", 0,
+                             "%s lists a key that does not begin with the prefix asked for, %.200s", s->host, prefix);
     pst_buf_done(&c.answer);
     free(query);
     free(from_);

@@ -35,11 +35,28 @@ enum {
     CHANGED_TRIES = 3
 };
 
+/* The folder is the learner's: it may have put a link or a FIFO there, in the file's place or a folder's. None is followed or waited for. */
+static int open_step_log(const sup_run *r, const char *step)
+{
+    char *name = pst_sprintf("logs/%s/%s.log", r->spec.process, step);
+    int at = open(r->job_state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = at < 0 ? -1 : pst_fs_open_beneath(at, name, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY, 0600);
+    struct stat st;
+    if (at >= 0)
+        close(at);
+    if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
+        close(fd);
+        fd = -1;
+    }
+    free(name);
+    return fd;
+}
+
 /* Where the two steps of FfDL's helpers write: load-data.log and load-model.log, beside the learner's own. */
 void sup_run_step_log(sup_run *r, const char *step, const char *fmt, ...)
 {
-    char *name = pst_sprintf("%s.log", step), *path = pst_fs_join(r->own_log_dir, name), when[32];
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    char when[32];
+    int fd = open_step_log(r, step);
     time_t now = (time_t)(pst_now_us() / 1000000);
     struct tm tm;
     pst_buf line = {0};
@@ -55,8 +72,6 @@ void sup_run_step_log(sup_run *r, const char *step, const char *fmt, ...)
         close(fd);
     }
     pst_buf_done(&line);
-    free(path);
-    free(name);
 }
 
 /* ---- a transfer ---------------------------------------------------------------------------------------------------------------------- */
@@ -68,7 +83,8 @@ typedef struct transfer {
     pst_s3 *s3;
     const char *doing; /* "fetching", "storing" */
     int64_t bytes, bytes_all, said_us;
-    size_t files, files_all, same, left_out;
+    size_t files, files_all, same, left_out, missed;
+    char first_missed[400]; /* which, and why */
 } transfer;
 
 static bool asked_to_stop(void *arg)
@@ -126,6 +142,22 @@ static void leave_out(transfer *t, const char *step, const char *name, const cha
         sup_run_say(t->r, "left out: %s: %s", text, why);
     sup_run_step_log(t->r, step, "left out: %s: %s", text, why);
     free(text);
+}
+
+/* What should be in the bucket and cannot be read here: the rest is put all the same, and the whole is no success. */
+static void miss(transfer *t, const char *name, const char *why)
+{
+    char *text = shown(*name ? name : "the folder itself");
+    sup_run_say(t->r, "not stored: %s: %s", text, why);
+    if (!t->missed++)
+        snprintf(t->first_missed, sizeof t->first_missed, "%.200s: %.150s", text, why);
+    free(text);
+}
+
+/* Gone meanwhile, or a link, a socket or a file now where a folder was: nothing of that name is a result. */
+static bool is_gone(int code)
+{
+    return code == ENOENT || code == ENOTDIR || code == ELOOP || code == EXDEV || code == ENXIO;
 }
 
 /* ---- in ---------------------------------------------------------------------------------------------------------------------------------- */
@@ -323,34 +355,55 @@ typedef struct names {
     char **at;
     size_t n, cap;
     int64_t bytes;
-    bool cut;
+    bool full;
 } names;
 
-/* Regular files below a folder, as paths from it. The learner may write there, and have put links: none is followed. */
-static void walk(int at, const char *path, int depth, names *all)
+static void walk(transfer *t, int at, const char *path, int depth, names *all);
+
+static void walk_entry(transfer *t, int at, const char *entry, char *name, int depth, names *all)
 {
-    DIR *d = at < 0 ? NULL : fdopendir(at);
-    if (!d && at >= 0)
-        close(at);
-    for (struct dirent *e; d && !all->cut && (e = readdir(d));) {
-        struct stat st;
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        char *name = pst_sprintf("%s%s%s", path, *path ? "/" : "", e->d_name);
-        if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
-            walk(openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), name, depth + 1, all);
-        else if (S_ISDIR(st.st_mode) || (S_ISREG(st.st_mode) && all->n == FILES_MAX))
-            all->cut = true;
-        if (!S_ISREG(st.st_mode) || all->cut) {
-            free(name);
-            continue;
-        }
+    struct stat st;
+    int below;
+    if (fstatat(at, entry, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        if (!is_gone(errno))
+            miss(t, name, strerror(errno));
+    } else if (S_ISDIR(st.st_mode) && depth == DEPTH_MAX) {
+        miss(t, name, "it lies below 40 folders, and what is deeper is not stored");
+    } else if (S_ISDIR(st.st_mode)) {
+        below = openat(at, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0)
+            walk(t, below, name, depth + 1, all);
+        else if (!is_gone(errno))
+            miss(t, name, strerror(errno));
+    } else if (S_ISREG(st.st_mode) && all->n == FILES_MAX) {
+        all->full = true;
+        miss(t, name, "there are more files than are stored for one job");
+    } else if (S_ISREG(st.st_mode)) {
         all->at = pst_array_room(all->at, all->n, &all->cap, sizeof *all->at);
-        all->at[all->n++] = name;
+        all->at[all->n++] = pst_strdup(name);
         all->bytes += st.st_size;
     }
-    if (d)
-        closedir(d);
+}
+
+/* Regular files below a folder, as paths from it. The learner may write there, and have put links: none is followed. Takes `at`. */
+static void walk(transfer *t, int at, const char *path, int depth, names *all)
+{
+    DIR *d = fdopendir(at);
+    if (!d) {
+        miss(t, path, strerror(errno));
+        close(at);
+        return;
+    }
+    for (struct dirent *e; !all->full && (errno = 0, e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        char *name = pst_sprintf("%s%s%s", path, *path ? "/" : "", e->d_name);
+        walk_entry(t, dirfd(d), e->d_name, name, depth, all);
+        free(name);
+    }
+    if (!all->full && errno)
+        miss(t, path, strerror(errno));
+    closedir(d);
 }
 
 static void names_done(names *all)
@@ -380,6 +433,8 @@ static int put_one(transfer *t, int dirfd, const char *rel, const char *key, pst
         pst_err_clear(&e);
         int fd = pst_fs_open_beneath(dirfd, rel, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
         struct stat st;
+        if (fd < 0 && !is_gone(errno))
+            miss(t, rel, strerror(errno));
         if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) { /* gone meanwhile, or something else now */
             if (fd >= 0)
                 close(fd);
@@ -404,11 +459,13 @@ static int put_folder(transfer *t, const char *dir, const char *prefix, pst_err 
 {
     names all = {0};
     int rc = 0, dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    walk(dirfd < 0 ? -1 : dup(dirfd), "", 0, &all);
+    int walked = dirfd < 0 ? -1 : fcntl(dirfd, F_DUPFD_CLOEXEC, 0);
+    if (walked >= 0)
+        walk(t, walked, "", 0, &all);
+    else if (errno != ENOENT) /* also a link in its place: what it names is not the job's */
+        miss(t, dir, strerror(errno));
     t->files_all += all.n;
     t->bytes_all += all.bytes;
-    if (all.cut)
-        sup_run_say(t->r, "only %zu files of the results are stored: there are more, or folders deeper than %d", all.n, DEPTH_MAX);
     for (size_t i = 0; i < all.n && !rc; i++) {
         char *key = pst_sprintf("%s/%s", prefix, all.at[i]);
         rc = put_one(t, dirfd, all.at[i], key, err);
@@ -457,6 +514,9 @@ static int put_store(sup_run *r, const pst_data_store *s, pst_err *err)
         rc = put_folder(&t, r->checkpoint_dir, checkpoints, err);
     if (!rc)
         rc = put_code(&t, err);
+    if (!rc && t.missed)
+        rc = pst_err_set(err, PST_EIO, PST_CLASS_DATA, "s3", 0, "%zu files or folders could not be stored, the first is %s", t.missed,
+                         t.first_missed);
     if (!rc)
         sup_run_say(r, "results, logs and checkpoints are in bucket %s below %s: %zu files stored, %zu there already, after %.1f s",
                     s->output, r->spec.training_id, t.files, t.same, (double)(pst_mono_us() - begun) / 1e6);
@@ -465,11 +525,16 @@ static int put_store(sup_run *r, const pst_data_store *s, pst_err *err)
     return rc;
 }
 
+static bool is_success(const pst_rundir_exit *x)
+{
+    return !*x->reason_code && x->stop_reason == PST_STOP_REASON_NONE && !x->lost && x->has_exit_code && !x->exit_code;
+}
+
 /* The end stays what it was, but a success without its results is none. */
 static void describe(const sup_run *r, const pst_data_store *s, const pst_err *err, pst_rundir_exit *x)
 {
     char before[sizeof x->reason];
-    bool good = !*x->reason_code && x->stop_reason == PST_STOP_REASON_NONE && !x->lost && x->has_exit_code && !x->exit_code;
+    bool good = is_success(x);
     snprintf(before, sizeof before, "%s", *x->reason ? x->reason : "the command exited with status 0");
     char *text = pst_sprintf("%.120s; its results are not in bucket %.63s but on node %.60s in %s: %s", before, s->output,
                              r->spec.node && *r->spec.node ? r->spec.node : "(this)", r->result_dir, err->text);
@@ -521,4 +586,33 @@ int sup_run_put_results(sup_run *r, pst_rundir_exit *x, bool *ret_changed, pst_e
         }
     }
     return rc;
+}
+
+static bool has_results_store(const char *manifest)
+{
+    pst_manifest m = {0};
+    pst_complaints errors = {0}, warnings = {0};
+    bool any = manifest && pst_manifest_parse(manifest, strlen(manifest), &m, &errors, &warnings) < 0; /* to be known by nobody */
+    for (size_t i = 0; i < m.n_stores; i++)
+        any = any || (m.stores[i].s3 && m.stores[i].output && *m.stores[i].output);
+    pst_manifest_done(&m);
+    pst_complaints_done(&errors);
+    pst_complaints_done(&warnings);
+    return any;
+}
+
+int sup_results_missed(const char *run_dir, const pst_rundir_spec *spec, const pst_err *why, pst_err *err)
+{
+    pst_rundir_exit x;
+    int rc = pst_rundir_exit_read(run_dir, &x, err);
+    if (rc < 0 || pst_rundir_published(run_dir) || !is_success(&x) || !has_results_store(spec->manifest))
+        return rc;
+    snprintf(x.reason_code, sizeof x.reason_code, "S303");
+    snprintf(
+        x.reason, sizeof x.reason,
+        "the command exited with status 0; its results are not in their bucket but on node %.60s, as its supervisor ended and the next "
+        "could not go on: %.300s",
+        spec->node && *spec->node ? spec->node : "(this)", why->text);
+    x.has_exit_code = false;
+    return pst_rundir_exit_write(run_dir, &x, err);
 }

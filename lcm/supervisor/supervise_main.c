@@ -10,6 +10,7 @@
 #include "lcm/supervisor/run.h"
 #include "lcm/supervisor/sink_kafka.h"
 #include "lcm/supervisor/status.h"
+#include "lcm/supervisor/stores.h"
 #include "lcm/supervisor/supervise_opts.h"
 #include "lcm/supervisor/supervisor.h"
 
@@ -75,9 +76,11 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
     sup_status_outlet(status, outlet);
     bool ended = pst_rundir_exit_read(o->run_dir, &x, NULL) != PST_ENOTFOUND; /* else all of it, or the rest from the model on */
     if (pst_objects_open(settings->objects.value, &objects, &why) < 0) {
+        rc = ended ? sup_results_missed(o->run_dir, spec, &why, err) : 0;
         if (!ended)
             end_unbegun(o->run_dir, "S301", &why);
     } else if (sup_run_open(o->run_dir, &run, &why) < 0) {
+        rc = ended ? sup_results_missed(o->run_dir, spec, &why, err) : 0;
         if (!ended)
             end_unbegun(o->run_dir, why.cls == PST_CLASS_DATA ? "C101" : "S104", &why);
     } else {
@@ -93,7 +96,8 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
         goto out;
     }
     sup_status_phase(status, SUP_PHASE_PUBLISHING);
-    rc = sup_publish(o->run_dir, outlet, err);
+    if (!rc)
+        rc = sup_publish(o->run_dir, outlet, err);
 out:
     sup_status_outlet(status, NULL);
     sup_outlet_close(outlet);

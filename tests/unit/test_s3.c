@@ -168,11 +168,34 @@ static void pages(s3_server *s, int n, const char *method, const char *target, c
     MUST((strstr(target, wanted) != NULL) == (n > 1));
     MUST(strstr(target, "encoding-type=url&list-type=2&max-keys=1000&prefix=a%2Fb"));
     for (int i = 0; i < 1000; i++) {
-        snprintf(names[i], sizeof names[i], "k%05d", (n - 1) * 1000 + i);
+        snprintf(names[i], sizeof names[i], "a/bk%05d", (n - 1) * 1000 + i);
         keys[i] = names[i];
     }
     snprintf(next, sizeof next, "p+%d", n);
     s3_say_list(out, keys, 1000, 5, n < 10 ? next : NULL);
+}
+
+static void no_prefix(s3_server *s, int n, const char *method, const char *target, const char *headers, const pst_buf *body, pst_buf *out)
+{
+    s3_say_list(out, (const char *[]){"a/b/1", s->arg}, 2, 5, NULL);
+}
+
+/* Callers read a key from behind its prefix on: one that is shorter would lead them out of it. */
+static void test_s3_a_key_without_the_prefix_is_refused(void **state)
+{
+    static const char *const keys[] = {"x", "a/c/1", "a%2Fc", "a/b"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        s3_server server;
+        pst_err err = {0};
+        pst_s3_list list = {0};
+        s3_server_start(&server, no_prefix, (void *)keys[i]);
+        pst_s3 *s = client(&server, 0);
+        assert_int_equal(pst_s3_list_keys(s, "a/b/", 0, &list, &err), PST_EPARSE);
+        assert_non_null(strstr(err.text, "a/b/"));
+        pst_s3_list_done(&list);
+        pst_s3_close(s);
+        s3_server_stop(&server);
+    }
 }
 
 static void test_s3_ten_thousand_keys_come_in_pages(void **state)
@@ -184,7 +207,7 @@ static void test_s3_ten_thousand_keys_come_in_pages(void **state)
     pst_s3 *s = client(&server, 0);
     assert_int_equal(pst_s3_list_keys(s, "a/b", 0, &list, &err), 0);
     assert_int_equal(list.n, 10000);
-    assert_string_equal(list.at[9999].key, "k09999");
+    assert_string_equal(list.at[9999].key, "a/bk09999");
     pst_s3_list_done(&list);
     server.requests = 0;
     assert_int_equal(pst_s3_list_keys(s, "a/b", 1500, &list, &err), PST_ELIMIT);
@@ -411,11 +434,15 @@ static void test_s3_lists_are_read_as_they_are_written(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_s3_a_body_that_breaks_off_goes_on),         cmocka_unit_test(test_s3_refusals_say_why_and_show_no_secret),
-        cmocka_unit_test(test_s3_ten_thousand_keys_come_in_pages),        cmocka_unit_test(test_s3_a_stop_is_heard_within_a_second),
-        cmocka_unit_test(test_s3_what_is_put_is_known_again_and_checked), cmocka_unit_test(test_s3_full_disk_is_said),
-        cmocka_unit_test(test_s3_addresses_and_buckets_that_cannot_be),   cmocka_unit_test(test_s3_keys_that_are_no_files_are_named),
-        cmocka_unit_test(test_s3_lists_are_read_as_they_are_written)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_s3_a_body_that_breaks_off_goes_on),
+                                       cmocka_unit_test(test_s3_refusals_say_why_and_show_no_secret),
+                                       cmocka_unit_test(test_s3_a_key_without_the_prefix_is_refused),
+                                       cmocka_unit_test(test_s3_ten_thousand_keys_come_in_pages),
+                                       cmocka_unit_test(test_s3_a_stop_is_heard_within_a_second),
+                                       cmocka_unit_test(test_s3_what_is_put_is_known_again_and_checked),
+                                       cmocka_unit_test(test_s3_full_disk_is_said),
+                                       cmocka_unit_test(test_s3_addresses_and_buckets_that_cannot_be),
+                                       cmocka_unit_test(test_s3_keys_that_are_no_files_are_named),
+                                       cmocka_unit_test(test_s3_lists_are_read_as_they_are_written)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

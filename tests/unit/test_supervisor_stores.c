@@ -3,6 +3,7 @@
 #include "common/base/fs.h"
 #include "common/base/stop.h"
 
+#include "lcm/supervisor/stores.h"
 #include "s3_server.h"
 #include "supervisor_world.h"
 #include <stdio.h>
@@ -137,6 +138,73 @@ static void test_stores_results_that_cannot_be_put_stay_and_are_named(void **sta
     }
 }
 
+/* A folder that is too deep is no reason to store less of the rest, and none to call it a success. */
+static void test_stores_results_that_are_not_all_stored_are_no_success(void **state)
+{
+    world *w = *state;
+    bucket b = {.keys = (const char *[]){"x"}, .n = 1};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "training_results: {container: Out_1}, ");
+    world_run(w, "cd $RESULT_DIR; d=.; for i in $(seq 45); do d=$d/d; done; mkdir -p $d; echo 1 > zz; echo 1 > d/d/zz", extra, NULL);
+    const pst_process_report *x = world_end(w);
+    assert_false(x->has_exit_code);
+    assert_string_equal(x->reason_code, "S303");
+    assert_non_null(strstr(b.put.data, "/Out_1/training-unit/zz\n"));
+    assert_non_null(strstr(b.put.data, "/Out_1/training-unit/d/d/zz\n"));
+    assert_non_null(world_line(w, "not stored: d/d/"));
+    pst_buf_done(&b.put);
+    free(extra);
+    s3_server_stop(&server);
+}
+
+/* The command may have put a FIFO where a step's log goes: nobody waits for its other end. */
+static void test_stores_a_fifo_in_a_logs_place_holds_nobody_up(void **state)
+{
+    world *w = *state;
+    bucket b = {.keys = (const char *[]){"x"}, .n = 1};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "training_results: {container: Out_1}, ");
+    alarm(60); /* it hung here */
+    world_run(w, "mkfifo $LOG_DIR/store-results.log; mkfifo $LOG_DIR/learner-1/store-results.log; touch \"$RESULT_DIR/$(printf 'a\\377')\"",
+              extra, NULL);
+    alarm(0);
+    assert_non_null(world_line(w, "left out: "));
+    assert_true(world_end(w)->has_exit_code && world_end(w)->exit_code == 0);
+    pst_buf_done(&b.put);
+    free(extra);
+    s3_server_stop(&server);
+}
+
+/* The supervisor was killed when the end was on disk, and the next cannot go on: that is no success either. */
+static void test_stores_an_end_whose_results_nobody_can_put_is_no_success(void **state)
+{
+    world *w = *state;
+    pst_err why = {0}, err = {0};
+    pst_rundir_exit x = {.has_exit_code = true};
+    char *dir = pst_fs_join(w->dir, "missed");
+    pst_rundir_spec spec = {
+        .manifest = (char *)"name: n\nframework: {name: custom, version: 1, command: x}\ndata_stores: [{id: s, type: s3_datastore, "
+                            "training_data: {container: b}, training_results: {container: o}, connection: {auth_url: \"http://h\", "
+                            "user_name: u, password: p}}]\n"};
+    pst_err_set(&why, PST_EIO, PST_CLASS_RETRY, "objects", 0, "no room in /x");
+    assert_int_equal(pst_fs_mkdirs(dir, 0700, &err), 0);
+    assert_int_equal(pst_rundir_exit_write(dir, &x, &err), 0);
+    assert_int_equal(sup_results_missed(dir, &spec, &why, &err), 0);
+    assert_int_equal(pst_rundir_exit_read(dir, &x, &err), 0);
+    assert_string_equal(x.reason_code, "S303");
+    assert_false(x.has_exit_code);
+    assert_non_null(strstr(x.reason, "no room in /x"));
+    x = (pst_rundir_exit){.has_exit_code = true};
+    spec.manifest = (char *)"name: n\nframework: {name: custom, version: 1, command: x}\n"; /* nothing was to be put */
+    assert_int_equal(pst_rundir_exit_write(dir, &x, &err), 0);
+    assert_int_equal(sup_results_missed(dir, &spec, &why, &err), 0);
+    assert_int_equal(pst_rundir_exit_read(dir, &x, &err), 0);
+    assert_true(x.has_exit_code && !*x.reason_code);
+    free(dir);
+}
+
 /* The operator's list is asked before the server is. */
 static void test_stores_a_server_that_the_node_does_not_allow_is_not_asked(void **state)
 {
@@ -179,6 +247,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stores_hostile_keys_leave_no_file_outside, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_results_have_ffdl_names_whatever_the_end, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_results_that_cannot_be_put_stay_and_are_named, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_results_that_are_not_all_stored_are_no_success, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_a_fifo_in_a_logs_place_holds_nobody_up, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_an_end_whose_results_nobody_can_put_is_no_success, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_a_server_that_the_node_does_not_allow_is_not_asked, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_data_that_are_refused_end_the_run_with_ffdl_code, world_setup, world_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,8 +197,45 @@ static void test_core_stores_are_asked_before_a_job_is_admitted(void **unused)
     done(&b);
 }
 
+/* HALT and RESUME are no way round the question; and what was halted unasked and ended then is asked nothing. */
+static void test_core_stores_are_asked_after_a_halt(void **unused)
+{
+    bench b = start();
+    lcm(&b, "running", 4);
+    char id[64];
+    snprintf(id, sizeof id, "%s", submit(&b, "r1", WITH_BUCKET));
+    ask(&b, "h1", PST_JOB_ACTION_HALT, id);
+    assert_int_equal(awaited(&b), 0);
+    tcore *next = tcore_new(&(trainer_policy)PST_TRAINER_POLICY_DEFAULT); /* a Trainer that comes next knows it, too */
+    tcore_load(next, tcore_job(b.core, id));
+    tcore_loaded(next);
+    done(&b);
+    b = (bench){.core = next, .now = 1700000000LL * SECOND + SECOND};
+    lcm(&b, "running", 4);
+    pst_job_request r = {.request_id = (char *)"u1", .user = (char *)"ann", .action = PST_JOB_ACTION_RESUME, .training_id = id};
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    assert_string_equal(shown(&b), "RESUMED");
+    assert_int_equal(awaited(&b), 1);
+    tick(&b, 1, true);
+    assert_string_equal(shown(&b), "");
+    answered(&b, id, "no such bucket");
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_REJECTED);
+
+    snprintf(id, sizeof id, "%s", submit(&b, "r2", WITH_BUCKET));
+    r.request_id = (char *)"h2";
+    r.action = PST_JOB_ACTION_HALT;
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    r.request_id = (char *)"t2";
+    r.action = PST_JOB_ACTION_TERMINATE;
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    assert_int_equal(state(&b, id), PST_JOB_PUBLIC_STATE_TERMINATED);
+    assert_null(tcore_job(b.core, id)->reason_code);
+    done(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_core_stores_are_asked_before_a_job_is_admitted)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_core_stores_are_asked_before_a_job_is_admitted),
+                                       cmocka_unit_test(test_core_stores_are_asked_after_a_halt)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
