@@ -19,7 +19,7 @@
 enum { OIP_TENSORS_MAX = 256 };
 #define OIP_JSON_BYTES_MAX   (8u << 20)
 #define OIP_JSON_VALUES_MAX  1000000u
-#define OIP_ANSWER_BYTES_MAX (256u << 20)
+#define OIP_ANSWER_BYTES_MAX (64u << 20)
 
 typedef struct oip_tensor {
     char *name;

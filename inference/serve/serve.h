@@ -29,7 +29,9 @@ enum {
     SERVE_BATCH_MAX = 256,  /* requests of a run */
     SERVE_ROWS_MAX = 1024,  /* rows of a run that several requests share */
     SERVE_MODELS_MAX = 256, /* held open */
-    SERVE_TRIALS = 3        /* before a model is trusted with shared runs */
+    SERVE_TRIALS = 3,       /* before a model is trusted with shared runs */
+    SERVE_TRIAL_MOST = 8,   /* requests of a trial: each has a run of its own as well */
+    SERVE_TRIAL_EVERY = 256 /* shared runs of a trusted model, one is tried again */
 };
 
 #define SERVE_HELD_MAX (256u << 20) /* bytes of requests, as bodies and as tensors, from being asked until nobody needs them */
@@ -93,8 +95,10 @@ typedef struct serve_model {
     const pst_model_info *info;
     pst_plan *plans[SERVE_WORKERS_MAX]; /* each of one worker */
     bool batches;                       /* all inputs and outputs begin with a free dimension, nothing is drawn */
+    bool grown[SERVE_WORKERS_MAX];      /* each of one worker: its plan is not kept, its buffers are large */
     _Atomic int trials;
-    _Atomic bool mixing; /* a row's result depends on its neighbours */
+    _Atomic unsigned shared; /* runs, since it is trusted */
+    _Atomic bool mixing;     /* a row's result depends on its neighbours */
 } serve_model;
 
 /* serve_shelf.c */

@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDING 1e-4 /* as for devices (engine/cuda/prove.c) */
+#define ROUNDING  1e-4              /* as for devices (engine/cuda/prove.c) */
+#define TELLING   1e-2              /* numbers of two requests that differ by less prove nothing: a mean of both would be either of them */
+#define KEEP_MOST ((size_t)4 << 20) /* bytes of inputs and outputs: a plan that had more is not kept, since models do not count for it */
 
 /* ---- answers --------------------------------------------------------------------------------------------------------------- */
 
@@ -80,6 +82,18 @@ static int plan_of(const serve_run *run, pst_run_limits limits, pst_plan **ret, 
     return rc;
 }
 
+static size_t tensors_bytes(const pst_tensor *t, size_t n)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t one = pst_dtype_size(t[i].dtype);
+        for (int d = 0; d < t[i].rank; d++)
+            one *= (size_t)t[i].dims[d];
+        all += one;
+    }
+    return all;
+}
+
 /* The rest of the latest deadline among them. */
 static int compute(const serve_run *run, serve_job *const *jobs, size_t n, const pst_tensor *in, pst_tensor *out, pst_err *err)
 {
@@ -96,6 +110,8 @@ static int compute(const serve_run *run, serve_job *const *jobs, size_t n, const
     int rc = plan_of(run, limits, &p, err);
     if (rc == 0)
         rc = pst_plan_run(p, in, m->info->n_inputs, out, m->info->n_outputs, err);
+    if (rc < 0 || tensors_bytes(in, m->info->n_inputs) + tensors_bytes(out, m->info->n_outputs) > KEEP_MOST)
+        m->grown[run->worker] = true; /* a run that failed may have taken what it could */
     pst_metric_observe(m->meters->compute, (double)(pst_mono_us() - begin) / 1e6);
     pst_metric_add(m->meters->runs, 1);
     return rc;
@@ -258,6 +274,26 @@ static bool differ(const serve_model *m, serve_job *const *jobs, size_t n)
     return false;
 }
 
+/* Do the requests' own numbers differ, in one output at least, by much more than rounding? Models without such outputs: their inputs do. */
+static bool telling(const taken *alone, size_t n)
+{
+    const size_t *pieces = (const void *)alone->pieces.data;
+    size_t each = alone->pieces.len / sizeof *pieces / n;
+    const double *first = (const void *)alone->numbers.data, *x = first;
+    bool differs = !each;
+    for (size_t i = 0; i < n && !differs; i++) {
+        const double *of_first = first;
+        for (size_t k = 0; k < each; k++) {
+            size_t len = pieces[i * each + k], least = len < pieces[k] ? len : pieces[k];
+            for (size_t e = 0; e < least; e++)
+                differs |= fabs(x[e] - of_first[e]) > TELLING * fmax(fabs(x[e]), fabs(of_first[e]));
+            x += len;
+            of_first += pieces[k];
+        }
+    }
+    return differs;
+}
+
 /* Answers come from runs of their own; the shared run is only compared with them. */
 static void run_trial(const serve_run *run, serve_job **jobs, size_t n)
 {
@@ -285,7 +321,7 @@ static void run_trial(const serve_run *run, serve_job **jobs, size_t n)
         pst_err_clear(&why);
     }
     if (all && rc == 0 && shaped && same(&alone, &together)) {
-        m->trials++;
+        m->trials += telling(&alone, n);
     } else if (all && rc != PST_ETIMEDOUT && rc != PST_ESTOPPED) {
         m->mixing = true;
         pst_log(PST_LOG_INFO, "serve", "event=requests_not_batched model=%s version=%d reason=\"%s\"", m->found.name, m->found.version,
@@ -324,7 +360,13 @@ static void run_group(const serve_run *run, serve_job **jobs, size_t n)
         run_trial(run, jobs, n);
         return;
     }
-    if (n > 1 && m->trials >= SERVE_TRIALS) {
+    if (n > 1 && m->trials >= SERVE_TRIALS && ++m->shared % SERVE_TRIAL_EVERY == 0) {
+        size_t some = n < SERVE_TRIAL_MOST ? n : SERVE_TRIAL_MOST;
+        run_trial(run, jobs, some);
+        jobs += some;
+        n -= some;
+    }
+    if (n > 1 && m->trials >= SERVE_TRIALS && !m->mixing) {
         pst_tensor *out = outputs_new(m);
         int rc = compute_together(run, jobs, n, out, &err);
         int64_t from = 0;
@@ -361,5 +403,10 @@ void serve_batch_run(const serve_run *run, serve_job **jobs, size_t n)
         }
         run_group(run, group, in);
         n = left;
+    }
+    if (m->grown[run->worker]) {
+        pst_plan_free(m->plans[run->worker]);
+        m->plans[run->worker] = NULL;
+        m->grown[run->worker] = false;
     }
 }

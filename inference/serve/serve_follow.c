@@ -19,15 +19,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_MS = 300, MOST_MS = 5000, LOOK_US = 100000 };
+enum { FIRST_MS = 300, MOST_MS = 5000, LOOK_US = 100000, UNKNOWN_TRIES = 3, UNKNOWN_BELIEVED_US = 60 * 1000000 };
 
 struct serve_follow {
-    pst_client *client; /* its own: a registry that does not answer holds nobody else */
+    const struct pst_settings *settings;
+    pst_client *client;      /* its own: a registry that does not answer holds nobody else */
+    pthread_mutex_t opening; /* of objects, which is opened once a model is fetched */
     pst_objects *objects;
     pthread_t thread;
     pthread_mutex_t lock; /* of what follows but stop */
     pthread_cond_t known;
     pst_models *models;
+    pst_models *fresh;  /* the thread's own: the topic is being read from its beginning; NULL = it is followed */
+    int64_t unknown_us; /* the thread's own: when an id was last not known to the registry, after some tries; 0 = never */
     bool started, caught_up;
     char why[480];
     _Atomic bool stop;
@@ -45,6 +49,20 @@ static void set_why(serve_follow *f, const pst_err *err)
     pthread_mutex_unlock(&f->lock);
 }
 
+/* Is it the record's fault? A registry may hear of an id later than we do: it is believed after some tries, and from then on for a minute at once, so that
+ * rubbish does not hold up what follows it (as inference/run/score_follow.c). */
+static bool unusable(serve_follow *f, const pst_err *why, int tries)
+{
+    if (why->cls != PST_CLASS_DATA || why->code != PST_ENOTFOUND)
+        return why->cls == PST_CLASS_DATA;
+    int64_t now = pst_mono_us();
+    if (tries < UNKNOWN_TRIES && (!f->unknown_us || now - f->unknown_us > UNKNOWN_BELIEVED_US))
+        return false;
+    if (tries >= UNKNOWN_TRIES)
+        f->unknown_us = now;
+    return true;
+}
+
 /* An unreachable registry is waited out: a record that is left out is an alias that never moves. What is no event says nothing. */
 static void apply(serve_follow *f, const pst_record *r)
 {
@@ -54,25 +72,42 @@ static void apply(serve_follow *f, const pst_record *r)
         pst_err err = {0};
         if (pst_codec_decode(f->client->codec, &pst_model_event_type, r->value, r->value_len, r->timestamp_ms, &e, &err) == 0) {
             pthread_mutex_lock(&f->lock);
-            pst_models_apply(f->models, &e);
+            pst_models_apply(f->fresh ? f->fresh : f->models, &e);
             pthread_mutex_unlock(&f->lock);
             pst_event_clear(&pst_model_event_type, &e);
             return;
         }
-        if (err.cls == PST_CLASS_DATA && (err.code != PST_ENOTFOUND || tries >= 3)) { /* a registry may hear of an id later than we do */
+        if (unusable(f, &err, tries)) {
             pst_log_limited(PST_LOG_WARN, "serve", "model_event_skipped",
                             "event=model_event_skipped topic=%s partition=%d offset=%lld error=\"%s\"", r->topic, r->partition,
                             (long long)r->offset, err.text);
             return;
         }
         set_why(f, &err);
+        pst_log_limited(PST_LOG_WARN, "serve", "models_not_read", "event=models_not_read topic=%s partition=%d offset=%lld error=\"%s\"",
+                        r->topic, r->partition, (long long)r->offset, err.text);
         pst_retry_pause(ms, is_over, f);
         ms = ms * 2 > MOST_MS ? MOST_MS : ms * 2;
     }
 }
 
+/* At the topic's end: what was read counts from now on. With the lock. */
+static void take_fresh(serve_follow *f)
+{
+    if (f->fresh) {
+        pst_models_free(f->models);
+        f->models = f->fresh;
+        f->fresh = NULL;
+    }
+    f->caught_up = true;
+    pthread_cond_broadcast(&f->known);
+}
+
+/* From its beginning, into a view of its own until its end: in the one that answers, aliases would go back to their first versions meanwhile. */
 static void read_topic(serve_follow *f, pst_consumer *c)
 {
+    pst_models_free(f->fresh);
+    f->fresh = pst_models_new();
     while (!is_over(f)) {
         pst_batch b = {0};
         pst_err err = {0};
@@ -83,12 +118,14 @@ static void read_topic(serve_follow *f, pst_consumer *c)
         }
         for (size_t i = 0; i < b.n; i++)
             apply(f, &b.records[i]);
-        if (!b.n && err.code)
+        if (!b.n && err.code) {
             set_why(f, &err);
+            pst_log_limited(PST_LOG_WARN, "serve", "models_not_read", "event=models_not_read topic=%s error=\"%s\"",
+                            pst_client_topic(f->client, PST_TOPIC_MODELS), err.text);
+        }
         if (b.eof) {
             pthread_mutex_lock(&f->lock);
-            f->caught_up = true;
-            pthread_cond_broadcast(&f->known);
+            take_fresh(f);
             pthread_mutex_unlock(&f->lock);
         }
     }
@@ -106,7 +143,7 @@ static void *run(void *arg)
             set_why(f, &err);
             pst_log_err("serve", &err);
         } else {
-            read_topic(f, c); /* after an error from the beginning: an event applied twice changes nothing */
+            read_topic(f, c);
             pst_consumer_free(c);
         }
         pst_retry_pause(FIRST_MS * 2, is_over, f);
@@ -173,10 +210,30 @@ static int find(void *arg, const char *name, const char *alias, int version, int
     return rc;
 }
 
+/* One that is not there is said to who asks for a model, and tried again then: all else of the gateway goes on. */
+static int open_objects(serve_follow *f, pst_err *err)
+{
+    pst_err why = {0};
+    int rc = 0;
+    pthread_mutex_lock(&f->opening);
+    if (!f->objects)
+        rc = pst_objects_open(f->settings->objects.value, &f->objects, &why);
+    if (rc < 0)
+        f->objects = NULL;
+    pthread_mutex_unlock(&f->opening);
+    if (rc == 0)
+        return 0;
+    pst_log_err("serve", &why); /* it names folders, which a client has no use for */
+    return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "models", 0, "the object store cannot be opened; the gateway's log says why");
+}
+
 static int fetch(void *arg, const serve_found *found, size_t bytes_max, pst_buf *ret_data, pst_err *err)
 {
     serve_follow *f = arg;
-    int rc = pst_objects_get(f->objects, found->uri, found->digest, bytes_max, ret_data, err);
+    int rc = open_objects(f, err);
+    if (rc < 0)
+        return rc;
+    rc = pst_objects_get(f->objects, found->uri, found->digest, bytes_max, ret_data, err);
     if (rc == PST_ENOTFOUND && err) { /* not the client's: the version is registered */
         pst_log_err("serve", err);    /* it names folders, which a client has no use for */
         pst_err_clear(err);
@@ -204,12 +261,12 @@ static json_t *versions(void *arg, const char *name)
 int serve_follow_new(const struct pst_settings *settings, serve_follow **ret_follow, pst_err *err)
 {
     serve_follow *f = pst_alloc(sizeof *f);
+    f->settings = settings;
     f->models = pst_models_new();
     pthread_mutex_init(&f->lock, NULL);
+    pthread_mutex_init(&f->opening, NULL);
     pst_cond_init(&f->known);
     int rc = pst_client_open(settings, "penstock-serve-models", &f->client, err);
-    if (rc == 0)
-        rc = pst_objects_open(settings->objects.value, &f->objects, err);
     if (rc < 0) {
         serve_follow_free(f);
         return rc;
@@ -236,7 +293,9 @@ void serve_follow_free(serve_follow *f)
         pthread_join(f->thread, NULL);
     pst_objects_close(f->objects);
     pst_client_close(f->client);
+    pst_models_free(f->fresh);
     pst_models_free(f->models);
+    pthread_mutex_destroy(&f->opening);
     pthread_cond_destroy(&f->known);
     pthread_mutex_destroy(&f->lock);
     free(f);

@@ -429,18 +429,51 @@ static void settle(serve_pool *p, serve_model *m)
 
 /* ---- running --------------------------------------------------------------------------------------------------------------- */
 
-static size_t take_waiting(serve_model *m, serve_job **ret, size_t most)
+/* Can they share a run, as far as their requests tell? */
+static bool goes_with(const serve_job *a, const serve_job *b)
+{
+    if (a->what != PST_SERVING_INFER || b->what != PST_SERVING_INFER)
+        return a->what == b->what;
+    const oip_request *x = a->request, *y = b->request;
+    if (x->n_inputs != y->n_inputs)
+        return false;
+    for (size_t k = 0; k < x->n_inputs; k++) {
+        const pst_tensor *s = &x->inputs[k].t, *t = &y->inputs[k].t;
+        if (s->dtype != t->dtype || s->rank != t->rank || s->rank < 1 || strcmp(x->inputs[k].name, y->inputs[k].name) != 0 ||
+            memcmp(&s->dims[1], &t->dims[1], (size_t)(s->rank - 1) * sizeof s->dims[0]) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The first, and what can share its run: others are left to other workers. all: whatever waits. */
+static size_t take_waiting(serve_model *m, serve_job **ret, size_t most, bool all)
 {
     size_t n = 0;
-    while (m->first && n < most) {
-        ret[n] = m->first;
-        ret[n++]->place = SERVE_TAKEN;
-        m->first = m->first->next;
+    serve_job **at = &m->first;
+    while (*at && n < most) {
+        serve_job *job = *at;
+        if (!all && n && !goes_with(ret[0], job)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        job->next = NULL;
+        job->place = SERVE_TAKEN;
+        ret[n++] = job;
         m->waiting--;
     }
-    if (!m->first)
-        m->last = &m->first;
+    if (!*at)
+        m->last = at;
     return n;
+}
+
+static size_t take_for_run(serve_model *m, serve_job **ret)
+{
+    if (m->state != SERVE_OPEN)
+        return take_waiting(m, ret, SERVE_BATCH_MAX, true);
+    size_t most = !m->batches || m->mixing ? 1 : m->trials < SERVE_TRIALS ? SERVE_TRIAL_MOST : SERVE_BATCH_MAX;
+    return take_waiting(m, ret, most, false);
 }
 
 static void tell(serve_pool *p, serve_model *m, serve_job *job)
@@ -501,7 +534,9 @@ static void serve_line(serve_pool *p, serve_model *m, int worker)
     pst_err unusable = {0};
     if (m->state == SERVE_UNUSABLE)
         unusable = m->unusable;
-    size_t n = take_waiting(m, jobs, m->state != SERVE_OPEN || (m->batches && !m->mixing) ? SERVE_BATCH_MAX : 1);
+    size_t n = take_for_run(m, jobs);
+    if (m->first)
+        pthread_cond_signal(&p->work); /* for another worker */
     pthread_mutex_unlock(&p->lock);
     worker_model w = {p, m};
     n = prepare(p, m, &unusable, jobs, n);
@@ -669,7 +704,7 @@ void serve_pool_free(serve_pool *p)
     for (serve_model *m = p->models, *after; m; m = after) {
         after = m->next;
         serve_job *jobs[SERVE_BATCH_MAX];
-        for (size_t n; (n = take_waiting(m, jobs, SERVE_BATCH_MAX)) > 0;)
+        for (size_t n; (n = take_waiting(m, jobs, SERVE_BATCH_MAX, true)) > 0;)
             for (size_t i = 0; i < n; i++)
                 finish_err(p, NULL, jobs[i], &over);
         serve_model_free(m);
