@@ -59,7 +59,7 @@ static bool is_to_end(const pst_job_state *s)
             done += pst_job_process_is_ended(s->processes[i].state);
         }
     const pst_job_process *first = s->n_processes ? &s->processes[0] : NULL; /* a chief is the first, and its success is the job's */
-    if (first && !strncmp(first->name, "chief-", 6) && first->state == PST_JOB_PROCESS_STATE_EXITED && first->has_exit_code &&
+    if (first && pst_process_is_of(first->name, "chief") && first->state == PST_JOB_PROCESS_STATE_EXITED && first->has_exit_code &&
         first->exit_code == 0)
         return true;
     return s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || (ranked && done == ranked);

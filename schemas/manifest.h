@@ -104,7 +104,8 @@ void pst_manifest_done(pst_manifest *m);
 const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *errors);
 
 /* ---- roles (manifest_roles.c) */
-bool pst_process_is_ranked(const char *process); /* the same by the name of a process: all but ps-… and evaluator-… */
+bool pst_process_is_of(const char *process, const char *role); /* "ps-1" is of "ps", "ps-gpu-1" is not */
+bool pst_process_is_ranked(const char *process);               /* the same by the name of a process: all but ps-… and evaluator-… */
 /* Does it train, and count in RANK and WORLD_SIZE? Parameter servers and evaluators do not: they serve those that do, and end when these are done. */
 bool pst_role_is_ranked(const char *role);
 int pst_manifest_processes(const pst_manifest *m); /* of all roles */

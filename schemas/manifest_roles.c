@@ -22,9 +22,17 @@ bool pst_role_is_ranked(const char *role)
     return strcmp(role, "ps") != 0 && strcmp(role, "evaluator") != 0;
 }
 
+/* A role's own name may have a `-` in it: what stands before the last one is the role. */
+bool pst_process_is_of(const char *process, const char *role)
+{
+    const char *last = strrchr(process, '-');
+    size_t n = strlen(role);
+    return last && (size_t)(last - process) == n && !memcmp(process, role, n);
+}
+
 bool pst_process_is_ranked(const char *process)
 {
-    return strncmp(process, "ps-", 3) != 0 && strncmp(process, "evaluator-", 10) != 0;
+    return !pst_process_is_of(process, "ps") && !pst_process_is_of(process, "evaluator");
 }
 
 /* Ranks go chief, worker, others by name; behind them those without a rank. */
@@ -185,8 +193,9 @@ static void check_commands(mf_reader *r, const mf_place *roles, const pst_manife
 static void check_total(mf_reader *r, const mf_place *own, const pst_manifest *m)
 {
     int n = pst_manifest_processes(m);
-    if (m->roles_given && n > PST_JOB_PROCESSES_MAX)
-        mf_wrong(r, own, "roles", "ask for %d processes, at most %d are allowed", n, PST_JOB_PROCESSES_MAX);
+    int most = m->roles_given ? PST_JOB_PROCESSES_MAX : 2 * PST_JOB_PROCESSES_MAX; /* as many learners as parameter servers, as ever */
+    if (n > most)
+        mf_wrong(r, own, "roles", "ask for %d processes with the learners, at most %d are allowed", n, most);
 }
 
 static void read_all(mf_reader *r, const mf_place *own, pst_manifest *m)

@@ -138,7 +138,7 @@ static char *achievement(const trainer_job *j)
     if (!trainer_work_is_done(j) && trainer_has_registered(j))
         return pst_sprintf("model %s version %d was registered", j->s.model->name, j->s.model->version);
     const char *first = j->s.n_processes ? j->s.processes[0].name : "";
-    char *who = !strncmp(first, "chief-", 6) ? pst_strdup("the chief")
+    char *who = pst_process_is_of(first, "chief") ? pst_strdup("the chief")
                 : j->s.learners == 1         ? pst_strdup("the learner")
                                              : pst_sprintf("all %d learners", j->s.learners);
     char *reason;

@@ -26,23 +26,27 @@ int trainer_count_from(const trainer_job *j, pst_job_process_state least, bool r
 /* As in TFJob, whose end is the chief's where there is one: workers and servers under a chief may serve for ever. */
 bool trainer_decides(const trainer_job *j, const pst_job_process *p)
 {
-    static const char chief[] = "chief-";
-    bool has_chief = j->s.n_processes && !strncmp(j->s.processes[0].name, chief, sizeof chief - 1); /* the chief is the first */
-    return has_chief ? !strncmp(p->name, chief, sizeof chief - 1) : trainer_is_ranked(p);
+    bool has_chief = j->s.n_processes && pst_process_is_of(j->s.processes[0].name, "chief"); /* the chief is the first */
+    return has_chief ? pst_process_is_of(p->name, "chief") : trainer_is_ranked(p);
 }
 
+/* Where nobody decides nothing was done. */
 bool trainer_work_is_done(const trainer_job *j)
 {
-    for (size_t i = 0; i < j->s.n_processes; i++)
-        if (trainer_decides(j, &j->s.processes[i]) && !trainer_has_succeeded(&j->s.processes[i]))
+    size_t deciding = 0;
+    for (size_t i = 0; i < j->s.n_processes; i++) {
+        bool decides = trainer_decides(j, &j->s.processes[i]);
+        if (decides && !trainer_has_succeeded(&j->s.processes[i]))
             return false;
-    return true;
+        deciding += decides;
+    }
+    return deciding > 0;
 }
 
 bool trainer_serves_until_ended(const trainer_job *j)
 {
     for (size_t i = 0; i < j->s.n_processes; i++)
-        if (!pst_job_process_is_ended(j->s.processes[i].state) && strncmp(j->s.processes[i].name, "ps-", 3) != 0)
+        if (!pst_job_process_is_ended(j->s.processes[i].state) && !pst_process_is_of(j->s.processes[i].name, "ps"))
             return false;
     return true;
 }

@@ -159,17 +159,24 @@ static void open_mpi(env *e, const sup_run *r)
     set(e, "OMPI_MCA_btl_vader_single_copy_mechanism", "none");
 }
 
-bool sup_run_environ_is_ours(const char *name)
+static bool is_one_of(const char *name, const char *const *list, size_t n)
 {
-    static const char *const fixed[] = {"MODEL_DIR",           "DATA_DIR",    "RESULT_DIR",   "CHECKPOINT_DIR", "LOG_DIR",
-                                        "TRAINING_ID",         "LEARNER_ID",  "NUM_LEARNERS", "JOB_STATE_DIR",  "RESULT_BUCKET_DIR",
-                                        "LEARNER_NAME_PREFIX", "JOB_DIR",     "RANK",         "WORLD_SIZE",     "LOCAL_RANK",
-                                        "LOCAL_WORLD_SIZE",    "MASTER_ADDR", "MASTER_PORT",  "TF_CONFIG",      "PET_MASTER_ADDR",
-                                        "PET_MASTER_PORT",     "PET_NNODES",  "PET_NODE_RANK"};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        if (!strcmp(name, fixed[i]))
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(name, list[i]))
             return true;
-    return !strncmp(name, "PENSTOCK_", 9);
+    return false;
+}
+
+static bool is_ours(const char *name, bool alone)
+{
+    static const char *const fixed[] = {"MODEL_DIR",     "DATA_DIR",          "RESULT_DIR",          "CHECKPOINT_DIR",
+                                        "LOG_DIR",       "TRAINING_ID",       "LEARNER_ID",          "NUM_LEARNERS",
+                                        "JOB_STATE_DIR", "RESULT_BUCKET_DIR", "LEARNER_NAME_PREFIX", "JOB_DIR"};
+    static const char *const gang_s[] = {"RANK",         "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+                                         "MASTER_PORT",  "TF_CONFIG",  "PET_MASTER_ADDR", "PET_MASTER_PORT",  "PET_NNODES",
+                                         "PET_NODE_RANK"};
+    return is_one_of(name, fixed, sizeof fixed / sizeof *fixed) || (!alone && is_one_of(name, gang_s, sizeof gang_s / sizeof *gang_s)) ||
+           !strncmp(name, "PENSTOCK_", 9);
 }
 
 char **sup_run_environ(const sup_run *r)
@@ -184,7 +191,8 @@ char **sup_run_environ(const sup_run *r)
         set(&e, "PENSTOCK_HANDOVER", "stdin");
     const char *key;
     json_t *value;
-    json_object_foreach(r->role->env, key, value) if (json_is_string(value) && *key && !strchr(key, '=') && !sup_run_environ_is_ours(key))
+    bool alone = pst_manifest_processes(&r->manifest) == 1; /* it may have a gang of its own making, of several jobs */
+    json_object_foreach(r->role->env, key, value) if (json_is_string(value) && *key && !strchr(key, '=') && !is_ours(key, alone))
         set(&e, key, "%s", json_string_value(value));
     return e.at;
 }

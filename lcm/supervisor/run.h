@@ -46,7 +46,6 @@ int sup_run_topic_data(sup_run *r, const pst_data_store *s, const char *dir, pst
  * NULL-terminated; free with sup_run_environ_free. */
 char **sup_run_environ(const sup_run *r);
 void sup_run_environ_free(char **env);
-bool sup_run_environ_is_ours(const char *name); /* the manifest cannot set it */
 /* The text that sh -c gets. FfDL's examples break long commands before options ("\n  --flag"): such breaks are joined, others kept. free() */
 char *sup_run_command_text(const char *command);
 

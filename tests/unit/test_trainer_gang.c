@@ -1,5 +1,6 @@
 /* test_trainer_gang.c - jobs of several kinds of processes: what they are charged, whose end is the job's, after which end another generation comes. */
 #include "schemas/manifest.h"
+#include "schemas/job_state.h"
 #include "schemas/training_id.h"
 #include "trainer/trainer_core.h"
 
@@ -160,6 +161,24 @@ static void test_gang_without_a_chief_ends_with_all_that_are_ranked(void **unuse
     ended(&b, "worker-2", 0);
     assert_int_equal(commands(&b, PST_JOB_COMMAND_TYPE_KILL), 1); /* only the parameter server is left */
     told(&b, "ps-1", PST_REPORT_TYPE_EXITED, 0, 15, NULL);
+    assert_int_equal(job(&b)->state, PST_JOB_PUBLIC_STATE_COMPLETED);
+    done(&b);
+}
+
+/* A role is what stands before a process's last `-`: names that only begin as known ones are roles of their own. */
+static void test_gang_of_roles_that_begin_as_known_ones(void **unused)
+{
+    bench b = start(HEAD "penstock: {grace: 1s, roles: {ps-gpu: {count: 2}, chief-a: {}, evaluator-eu: {}}}\n");
+    tick(&b, 5);
+    assert_int_equal(commands(&b, PST_JOB_COMMAND_TYPE_KILL), 0);
+    assert_int_equal(job(&b)->learners, 4);
+    static const char *const all[] = {"chief-a-1", "evaluator-eu-1", "ps-gpu-1", "ps-gpu-2"};
+    for (int i = 0; i < 4; i++) {
+        assert_true(pst_job_state_is_live(job(&b)->state));
+        ended(&b, all[i], 0);
+        tick(&b, 5);
+        assert_int_equal(commands(&b, PST_JOB_COMMAND_TYPE_KILL), 0);
+    }
     assert_int_equal(job(&b)->state, PST_JOB_PUBLIC_STATE_COMPLETED);
     done(&b);
 }
@@ -325,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gang_is_charged_role_by_role),
                                        cmocka_unit_test(test_gang_ends_with_its_chief),
                                        cmocka_unit_test(test_gang_without_a_chief_ends_with_all_that_are_ranked),
+                                       cmocka_unit_test(test_gang_of_roles_that_begin_as_known_ones),
                                        cmocka_unit_test(test_gang_member_that_fails_ends_all_and_is_named),
                                        cmocka_unit_test(test_gang_is_tried_again_by_rule),
                                        cmocka_unit_test(test_gang_lost_is_a_rule),
