@@ -30,8 +30,10 @@ static int64_t said_time(const trainer_in *in, int64_t now_us)
                    : in->kind == PST_TRAINER_REPORT ? in->report->time
                    : in->kind == PST_TRAINER_WORKER ? in->worker->time
                                                     : 0;
-    if (said <= now_us - 7 * day_us || said >= now_us + day_us)
-        return now_us;
+    /* A clock that may be wrong by any amount rules nothing out; that by which the report was published can. */
+    int64_t around_us = in->unsettled && in->kind == PST_TRAINER_REPORT && in->published_us ? in->published_us : now_us;
+    if (said <= around_us - 7 * day_us || said >= around_us + day_us)
+        return around_us;
     if (in->unsettled || !in->published_us)
         return in->unsettled || said < now_us ? said : now_us;
     int64_t waited_us = in->published_us > said ? in->published_us - said : 0;

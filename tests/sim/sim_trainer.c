@@ -709,6 +709,7 @@ static void trainer_round(void)
                                                 : PST_TRAINER_REQUEST,
                          .request = &r->request,
                          .report = &r->report,
+                         .published_us = r->is_report ? r->report.time : 0,
                          .bad_reason = "no event"};
         step(&in, &actions, &states);
     }

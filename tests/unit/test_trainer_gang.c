@@ -339,6 +339,32 @@ static void test_gang_that_does_not_meet_ends_with_a_sentence(void **unused)
     done(&b);
 }
 
+/* What starts while it is not known whose clock is right starts when its reporter says, however wrong ours is: its deadline is its own. */
+static void test_gang_deadline_begins_by_its_reporters_clock_while_ours_is_in_doubt(void **unused)
+{
+    (void)unused;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        bench b = start(HEAD "penstock: {deadline: 1m}\n");
+        int64_t began = b.now + 300LL * SECOND, day_us = 86400LL * SECOND;
+        pst_process_report r = {.training_id = b.id,
+                                .generation = 1,
+                                .process = (char *)"learner-1",
+                                .reporter = (char *)"supervisor:h",
+                                .type = PST_REPORT_TYPE_RUNNING,
+                                .time = began};
+        b.now = began + sign * 8 * day_us;
+        feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = began, .unsettled = true});
+        assert_true(job(&b)->started_at == began);
+        b.now = began + 30LL * SECOND;
+        feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+        assert_null(job(&b)->reason_code);
+        b.now = began + 61LL * SECOND;
+        feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+        assert_string_equal(job(&b)->reason_code, "DEADLINE");
+        done(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gang_is_charged_role_by_role),
@@ -349,6 +375,7 @@ int main(void)
                                        cmocka_unit_test(test_gang_is_tried_again_by_rule),
                                        cmocka_unit_test(test_gang_lost_is_a_rule),
                                        cmocka_unit_test(test_gang_says_whose_addresses_it_waits_for),
-                                       cmocka_unit_test(test_gang_that_does_not_meet_ends_with_a_sentence)};
+                                       cmocka_unit_test(test_gang_that_does_not_meet_ends_with_a_sentence),
+                                       cmocka_unit_test(test_gang_deadline_begins_by_its_reporters_clock_while_ours_is_in_doubt)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
