@@ -139,8 +139,8 @@ static char *achievement(const trainer_job *j)
         return pst_sprintf("model %s version %d was registered", j->s.model->name, j->s.model->version);
     const char *first = j->s.n_processes ? j->s.processes[0].name : "";
     char *who = pst_process_is_of(first, "chief") ? pst_strdup("the chief")
-                : j->s.learners == 1         ? pst_strdup("the learner")
-                                             : pst_sprintf("all %d learners", j->s.learners);
+                : j->s.learners == 1              ? pst_strdup("the learner")
+                                                  : pst_sprintf("all %d learners", j->s.learners);
     char *reason;
     int64_t from_us = j->ready_us ? j->ready_us : j->s.started_at;
     if (j->s.has_started_at && j->done_us >= from_us)
