@@ -84,7 +84,7 @@ static void on_anew(void *arg)
 
 static int open_dir(sup_collectors *c, const char *dir)
 {
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = sup_run_open_shared(c->run, dir, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
         return -1;
     c->dirs = pst_array_one_more(c->dirs, c->n_dirs, sizeof *c->dirs);

@@ -453,7 +453,7 @@ static void open_files(learner *l)
     sup_run *r = l->run;
     char *path = pst_fs_join(r->own_log_dir, "training-log.txt");
     l->collectors = sup_collectors_new(r, on_collected, l);
-    l->tee = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    l->tee = sup_run_open_shared(r, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0600);
     free(path);
 }
 

@@ -44,6 +44,8 @@ int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err);
 int sup_run_topic_data(sup_run *r, const pst_data_store *s, const char *dir, pst_err *err);
 /* The learner's environment: built from nothing, a short list of harmless inherited names, FfDL's variables, the manifest's.
  * NULL-terminated; free with sup_run_environ_free. */
+/* Opens what may lie in JOB_DIR; there no link is followed. -1 and errno. */
+int sup_run_open_shared(const sup_run *r, const char *path, int flags, mode_t mode);
 char **sup_run_environ(const sup_run *r);
 void sup_run_environ_free(char **env);
 /* The text that sh -c gets. FfDL's examples break long commands before options ("\n  --flag"): such breaks are joined, others kept. free() */

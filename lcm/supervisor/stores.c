@@ -38,12 +38,9 @@ enum {
 /* The folder is the learner's: it may have put a link or a FIFO there, in the file's place or a folder's. None is followed or waited for. */
 static int open_step_log(const sup_run *r, const char *step)
 {
-    char *name = pst_sprintf("logs/%s/%s.log", r->spec.process, step);
-    int at = open(r->job_state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int fd = at < 0 ? -1 : pst_fs_open_beneath(at, name, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY, 0600);
+    char *name = pst_sprintf("%s/%s.log", r->own_log_dir, step);
+    int fd = sup_run_open_shared(r, name, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY, 0600);
     struct stat st;
-    if (at >= 0)
-        close(at);
     if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
         close(fd);
         fd = -1;
@@ -292,6 +289,20 @@ static const char *code_of(const pst_err *err)
     return err->cls == PST_CLASS_DATA ? "C103" : "S302";
 }
 
+/* A learner may be another user; the folders above are closed. What stands there may be a link that another data store of the same id has made. */
+static int open_to_learner(const char *dir, pst_err *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
+    if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
+        rc = pst_err_set(err, PST_EEXIST, PST_CLASS_DATA, "stores", 0, "another data store has its data at %s: give each an id of its own",
+                         strrchr(dir, '/') + 1);
+    else if (fd < 0 || fchmod(fd, 0755) < 0)
+        rc = pst_err_sys(err, errno, "cannot open %s for the learner", dir);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 int sup_run_fetch_store(sup_run *r, const pst_data_store *s, const char **ret_code, pst_err *err)
 {
     transfer t = {0};
@@ -300,8 +311,10 @@ int sup_run_fetch_store(sup_run *r, const pst_data_store *s, const char **ret_co
     bool alone = r->manifest.n_stores == 1;
     char *dir = alone ? pst_strdup(r->data_dir) : pst_fs_join(r->data_dir, pst_rundir_name_ok(s->id) ? s->id : "data");
     int rc = pst_fs_mkdirs(dir, 0755, err);
-    if (!rc && (chmod(r->data_dir, 0755) < 0 || chmod(dir, 0755) < 0)) /* a learner may be another user; the folders above are closed */
-        rc = pst_err_sys(err, errno, "cannot open %s for the learner", dir);
+    if (!rc)
+        rc = open_to_learner(r->data_dir, err);
+    if (!rc)
+        rc = open_to_learner(dir, err);
     if (!rc)
         rc = begin(r, s, s->input, "fetching", FETCH_PATIENCE_MS, &t, err);
     if (!rc)

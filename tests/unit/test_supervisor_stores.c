@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SECRET "sesame-sesame"
@@ -240,6 +241,52 @@ static void test_stores_data_that_are_refused_end_the_run_with_ffdl_code(void **
     free(extra);
 }
 
+/* A store of the same id has put a link to a folder of the host there: its mode is none of ours to change. */
+static void test_stores_of_one_id_open_no_folder_of_the_host(void **state)
+{
+    world *w = *state;
+    bucket b = {.keys = (const char *const[]){"good.csv"}, .n = 1};
+    s3_server server;
+    struct stat st;
+    s3_server_start(&server, serve, &b);
+    char *closed = pst_fs_join(w->dir, "closed");
+    assert_int_equal(mkdir(closed, 0700), 0);
+    char *extra =
+        pst_sprintf("%s  - {id: s, type: mount, connection: {path: %s}, training_data: {container: .}}\n"
+                    "  - {id: s, type: mount_cos, training_data: {container: in_Data}, connection: {auth_url: \"%s\", user_name: u, "
+                    "password: " SECRET "}}\n",
+                    "data_stores:\n", closed, server.url);
+    world_run(w, "true", extra, NULL);
+    assert_non_null(strstr(world_end(w)->reason, "an id of its own"));
+    assert_int_equal(stat(closed, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    s3_server_stop(&server);
+    pst_buf_done(&b.put);
+    free(extra);
+
+    free(closed);
+}
+
+/* JOB_DIR is shared: a neighbour of the gang may have put a link where this process's logs go, before this one runs. */
+static void test_stores_logs_are_not_written_through_a_neighbours_link(void **state)
+{
+    world *w = *state;
+    char *gen = pst_rundir_gen_dir(w->dir, "training-unit", 1), *logs = pst_fs_join(gen, "job/logs"), *own = pst_fs_join(logs, "learner-1");
+    char *outside = pst_fs_join(w->dir, "outside"), *tee = pst_fs_join(outside, "training-log.txt");
+    assert_int_equal(pst_fs_mkdirs(logs, 0700, NULL), 0);
+    assert_int_equal(mkdir(outside, 0700), 0);
+    assert_int_equal(symlink(outside, own), 0);
+    world_run(w, "echo hello", "", NULL);
+    assert_true(world_end(w)->has_exit_code && world_end(w)->exit_code == 0);
+    assert_non_null(world_line(w, "hello"));
+    assert_false(pst_fs_exists(tee));
+    free(tee);
+    free(outside);
+    free(own);
+    free(logs);
+    free(gen);
+}
+
 int main(void)
 {
     pst_stop_install();
@@ -251,6 +298,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stores_a_fifo_in_a_logs_place_holds_nobody_up, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_an_end_whose_results_nobody_can_put_is_no_success, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_a_server_that_the_node_does_not_allow_is_not_asked, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_stores_data_that_are_refused_end_the_run_with_ffdl_code, world_setup, world_teardown)};
+        cmocka_unit_test_setup_teardown(test_stores_data_that_are_refused_end_the_run_with_ffdl_code, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_of_one_id_open_no_folder_of_the_host, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_logs_are_not_written_through_a_neighbours_link, world_setup, world_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
