@@ -7,6 +7,7 @@
 #include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/lock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/base/term.h"
@@ -340,25 +341,78 @@ static bool is_empty(const char *dir)
     return n < 3;
 }
 
-int sup_run_fetch_checkpoints(sup_run *r, const char **ret_code, pst_err *err)
+/* In the folder of checkpoints as long as they are fetched: what is there then is a part, to be thrown away by whoever fetches next, and never to be put
+ * in the place of the whole. A learner that writes this name keeps its own checkpoints out of the bucket. */
+#define FETCHING ".penstock-fetching"
+
+static bool is_partial(const sup_run *r)
+{
+    struct stat st;
+    char *mark = pst_fs_join(r->checkpoint_dir, FETCHING);
+    bool there = lstat(mark, &st) == 0;
+    free(mark);
+    return there;
+}
+
+static int empty(const char *dir, pst_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < r->manifest.n_stores && !rc && r->spec.generation > 1 && is_empty(r->checkpoint_dir); i++) {
-        const pst_data_store *s = &r->manifest.stores[i];
-        transfer t = {0};
-        if (!s->s3 || !s->output || !*s->output)
-            continue;
-        char *prefix = pst_sprintf("%s/" CHECKPOINTS "/", r->spec.training_id);
-        rc = begin(r, s, s->output, "fetching checkpoints", FETCH_PATIENCE_MS, &t, err);
-        if (!rc)
-            rc = fetch_all(&t, "load-model", prefix, r->checkpoint_dir, err);
-        if (rc < 0 && rc != PST_ESTOPPED) {
-            *ret_code = code_of(err);
-            pst_err_prefix(err, "cannot load the checkpoints of an earlier generation");
-        }
-        pst_s3_close(t.s3);
-        free(prefix);
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && !rc && (e = readdir(d));) {
+        char *path = pst_fs_join(dir, e->d_name);
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = pst_fs_remove_tree(path, err);
+        free(path);
     }
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+static int fetch_from(sup_run *r, const pst_data_store *s, const char **ret_code, pst_err *err)
+{
+    transfer t = {0};
+    char *prefix = pst_sprintf("%s/" CHECKPOINTS "/", r->spec.training_id), *mark = pst_fs_join(r->checkpoint_dir, FETCHING);
+    int rc = empty(r->checkpoint_dir, err);
+    if (!rc)
+        rc = pst_fs_write_atomic(mark, "", 0, 0600, err);
+    if (!rc)
+        rc = begin(r, s, s->output, "fetching checkpoints", FETCH_PATIENCE_MS, &t, err);
+    if (!rc)
+        rc = fetch_all(&t, "load-model", prefix, r->checkpoint_dir, err);
+    if (!rc && unlink(mark) < 0)
+        rc = pst_err_sys(err, errno, "cannot remove %s", mark);
+    if (rc < 0 && rc != PST_ESTOPPED) {
+        *ret_code = code_of(err);
+        pst_err_prefix(err, "cannot load the checkpoints of an earlier generation");
+    }
+    pst_s3_close(t.s3);
+    free(prefix);
+    free(mark);
+    return rc;
+}
+
+/* The processes of a gang on one node share the folder: one fetches, the others wait for it. */
+int sup_run_fetch_checkpoints(sup_run *r, const char **ret_code, pst_err *err)
+{
+    char *path = pst_sprintf("%s.checkpoints.lock", r->job_state_dir); /* beside it, in the generation's folder */
+    int fd = r->spec.generation > 1 ? open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600) : -1, rc = 0;
+    if (r->spec.generation > 1 && fd < 0)
+        rc = pst_err_sys(err, errno, "cannot open %s", path);
+    while (!rc && fd >= 0 && pst_lock_try(fd, PST_LOCK_PLAIN) == PST_EEXIST) {
+        if (pst_stop_requested())
+            rc = pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "s3", 0, "told to stop");
+        else
+            pst_sleep_ms(50);
+    }
+    for (size_t i = 0; fd >= 0 && !rc && i < r->manifest.n_stores; i++) {
+        const pst_data_store *s = &r->manifest.stores[i];
+        if (s->s3 && s->output && *s->output && (is_partial(r) || is_empty(r->checkpoint_dir)))
+            rc = fetch_from(r, s, ret_code, err);
+    }
+    if (fd >= 0)
+        close(fd);
+    free(path);
     return rc;
 }
 
@@ -523,7 +577,9 @@ static int put_store(sup_run *r, const pst_data_store *s, pst_err *err)
     int rc = begin(r, s, s->output, "storing", PUT_PATIENCE_MS, &t, err);
     if (!rc)
         rc = put_folder(&t, r->result_dir, r->spec.training_id, err);
-    if (!rc)
+    if (!rc && is_partial(r))
+        sup_run_say(r, "checkpoints are not stored: those of an earlier generation were not fetched whole");
+    else if (!rc)
         rc = put_folder(&t, r->checkpoint_dir, checkpoints, err);
     if (!rc)
         rc = put_code(&t, err);

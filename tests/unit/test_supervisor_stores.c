@@ -19,7 +19,8 @@ typedef struct bucket {
     enum { TAKES, REFUSES, AWAY } puts;
     const char *const *keys;
     size_t n;
-    pst_buf put; /* the names, a line each */
+    pst_buf put;     /* the names, a line each */
+    const char *cut; /* what is refused to be given */
 } bucket;
 
 static void serve(s3_server *s, int n, const char *method, const char *target, const char *headers, const pst_buf *body, pst_buf *out)
@@ -35,7 +36,7 @@ static void serve(s3_server *s, int n, const char *method, const char *target, c
     } else if (strstr(target, "list-type")) {
         s3_say_list(out, b->keys, b->n, 4, NULL);
     } else {
-        s3_say(out, "200", "", "data", 4, -1);
+        s3_say(out, b->cut && strstr(target, b->cut) ? "403" : "200", "", "data", 4, -1);
     }
 }
 
@@ -287,6 +288,36 @@ static void test_stores_logs_are_not_written_through_a_neighbours_link(void **st
     free(gen);
 }
 
+/* A fetch of checkpoints that broke off leaves a part of them: it is neither put over the whole, nor taken for it by the next generation. */
+static void test_stores_a_part_of_the_checkpoints_is_not_put_over_the_whole(void **state)
+{
+    world *w = *state;
+    static const char *const keys[] = {"training-unit/_wml_checkpoints/a", "training-unit/_wml_checkpoints/b"};
+    bucket b = {.keys = keys, .n = 2, .cut = "/_wml_checkpoints/b"};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "training_results: {container: Out_1}, ");
+    char *dir = pst_sprintf("%s/jobs/training-unit/checkpoints", w->dir), *mark = pst_fs_join(dir, ".penstock-fetching");
+    w->spec.generation = 2;
+    world_run(w, "true", extra, NULL);
+    assert_non_null(strstr(world_end(w)->reason, "cannot load the checkpoints"));
+    assert_true(pst_fs_exists(mark));
+    assert_null(strstr(b.put.data ? b.put.data : "", "_wml_checkpoints"));
+    assert_non_null(world_line(w, "checkpoints are not stored"));
+    world_again(w);
+    b.cut = NULL; /* the next one throws the part away and fetches all */
+    world_run(w, "cd $CHECKPOINT_DIR; for f in *; do echo have $f; done", extra, NULL);
+    assert_true(world_end(w)->has_exit_code && world_end(w)->exit_code == 0);
+    assert_non_null(world_line(w, "have a"));
+    assert_non_null(world_line(w, "have b"));
+    assert_false(pst_fs_exists(mark));
+    s3_server_stop(&server);
+    pst_buf_done(&b.put);
+    free(mark);
+    free(dir);
+    free(extra);
+}
+
 int main(void)
 {
     pst_stop_install();
@@ -300,6 +331,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stores_a_server_that_the_node_does_not_allow_is_not_asked, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_data_that_are_refused_end_the_run_with_ffdl_code, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_of_one_id_open_no_folder_of_the_host, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_stores_logs_are_not_written_through_a_neighbours_link, world_setup, world_teardown)};
+        cmocka_unit_test_setup_teardown(test_stores_logs_are_not_written_through_a_neighbours_link, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_a_part_of_the_checkpoints_is_not_put_over_the_whole, world_setup, world_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
