@@ -192,11 +192,14 @@ static void reprioritise(const asked *a)
 }
 
 /* Only what waits can be held: one that runs would go on as if nothing had been said. */
+/* An operator's hold takes the place of the owner's, who could release that. */
 static void hold(const asked *a)
 {
     trainer_job *j = a->j;
     const char *state = pst_job_public_state_text(j->s.state);
-    if (j->s.held_by) {
+    bool owners = j->s.held_by && !strcmp(j->s.held_by, j->s.user);
+    bool takes_over = owners && a->r->user && strcmp(a->r->user, j->s.user) != 0 && trainer_request_of_operator(a->c, a->r);
+    if (j->s.held_by && !takes_over) {
         refuse(a, "WRONG_STATE", "the job is held already, by user %.100s", j->s.held_by);
     } else if (pst_job_state_is_live(j->s.state)) {
         refuse(a, "WRONG_STATE", "the job is %s: what has been started cannot be held back; halt stops it so that it can be resumed",

@@ -201,9 +201,12 @@ static void test_queue_what_an_operator_holds_its_owner_cannot_release(void **un
 {
     bench b = start();
     char id[64];
-    strcpy(id, submit(&b, "r1", simple));             /* no node yet */
-    ask_as(&b, "bob", "h1", PST_JOB_ACTION_HOLD, id); /* bob */
+    strcpy(id, submit(&b, "r1", simple)); /* no node yet */
+    ask_as(&b, "ann", "h0", PST_JOB_ACTION_HOLD, id);
+    ask_as(&b, "bob", "h1", PST_JOB_ACTION_HOLD, id); /* in the place of the owner's, who could release it */
     assert_string_equal(shown(&b), "HELD");
+    ask_as(&b, "carol", "h2", PST_JOB_ACTION_HOLD, id);
+    assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason, "the job is held already, by user bob");
     ask_as(&b, "ann", "u1", PST_JOB_ACTION_RELEASE, id);
     assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "NOT_YOURS");
     ask_as(&b, "ann", "x1", PST_JOB_ACTION_HALT, id); /* nor by halting and resuming it */
