@@ -5,6 +5,7 @@
 
 #include "schemas/type.h"
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/map.h"
 
@@ -247,4 +248,18 @@ int pst_codec_to_json_within(pst_codec *c, const void *value, size_t len, size_t
     if (rc == 0)
         *ret_id = id;
     return rc;
+}
+
+enum { UNKNOWN_TRIES = 3, UNKNOWN_BELIEVED_US = 60 * 1000000 };
+
+bool pst_codec_unusable(int64_t *unknown_us, const pst_err *why, int tries)
+{
+    if (why->cls != PST_CLASS_DATA || why->code != PST_ENOTFOUND)
+        return why->cls == PST_CLASS_DATA;
+    int64_t now = pst_mono_us();
+    if (tries < UNKNOWN_TRIES && (!*unknown_us || now - *unknown_us > UNKNOWN_BELIEVED_US))
+        return false;
+    if (tries >= UNKNOWN_TRIES)
+        *unknown_us = now;
+    return true;
 }

@@ -24,6 +24,10 @@ int pst_codec_encode(pst_codec *c, const pst_type *type, const char *topic, cons
  * record's timestamp). NULL value is PST_EINVAL/DATA: tombstones are the caller's. */
 int pst_codec_decode(pst_codec *c, const pst_type *type, const void *value, size_t len, int64_t timestamp_ms, void *ret_event,
                      pst_err *err);
+/* Of a record that could not be decoded, for who reads a topic in order: is it the record's fault? A registry may hear of an id later than we do: "not known" is
+ * believed after three tries, and from then on for a minute at once, so that rubbish does not hold up what follows it. *unknown_us: the reader's, 0 to
+ * begin with. */
+bool pst_codec_unusable(int64_t *unknown_us, const pst_err *why, int tries);
 /* Parsed writer schema by id, cached for ever, owned by c. */
 int pst_codec_schema(pst_codec *c, int32_t id, const pst_schema **ret_schema, pst_err *err);
 /* Any framed value → JSON (cat, SSE); text that is JSON already is parsed. ret_id -1 when not Avro. */

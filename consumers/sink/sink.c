@@ -15,6 +15,7 @@
 #include "verbs.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,16 @@ void sink_path_word(const char *text, char ret[101])
     if (!n)
         ret[n++] = '_';
     ret[n] = 0;
+}
+
+double sink_number(const json_t *v)
+{
+    const char *s = json_string_value(v);
+    if (json_is_number(v))
+        return json_number_value(v);
+    if (s && !strcmp(s, "Infinity"))
+        return (double)INFINITY;
+    return s && !strcmp(s, "-Infinity") ? -(double)INFINITY : (double)NAN;
 }
 
 json_t *sink_document(const sink_doc *d)

@@ -58,6 +58,8 @@ extern const sink_ops sink_files, sink_tensorboard, sink_prometheus;
 /* The document of a record: its value with a member `@kafka` that says where it comes from; what is no object stands under `value`, bytes
  * that do not decode under `value_base64`. Owned by the caller. */
 json_t *sink_document(const sink_doc *d);
+/* A value of a metric point in JSON, where NaN and infinities are texts (pst_json_real). */
+double sink_number(const json_t *v);
 /* As part of a path: letters, digits, . _ - ; anything else, and a dot in front, becomes `_`. At most 100 bytes. */
 void sink_path_word(const char *text, char ret[101]);
 

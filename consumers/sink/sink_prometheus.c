@@ -159,15 +159,6 @@ static void drop_oldest(prom *p)
     p->dropped++;
 }
 
-static double number(const json_t *v)
-{
-    const char *s = json_string_value(v);
-    return json_is_number(v)              ? json_number_value(v)
-           : s && !strcmp(s, "Infinity")  ? (double)INFINITY
-           : s && !strcmp(s, "-Infinity") ? -(double)INFINITY
-                                          : (double)NAN;
-}
-
 /* A point that is older than what is shown (another partition's, a resumed reading) changes nothing. */
 static void take_value(prom *p, const json_t *point, const char *name, const json_t *value)
 {
@@ -196,7 +187,7 @@ static void take_value(prom *p, const json_t *point, const char *name, const jso
     }
     if (time_us >= v->time_us) {
         const json_t *step = json_object_get(point, "step");
-        v->value = number(value);
+        v->value = sink_number(value);
         v->step = json_is_integer(step) ? (double)json_integer_value(step) : (double)NAN;
         v->time_us = time_us;
         v->seen_us = pst_mono_us();
@@ -354,8 +345,8 @@ static int prom_open(const void *opts, pst_client *client, void **ret_sink, pst_
     const prom_opts *o = opts;
     const char *colon = strrchr(o->listen, ':'), *port = colon ? colon + 1 : o->listen;
     char address[128] = "127.0.0.1", *end;
-    long number_ = strtol(port, &end, 10);
-    if (end == port || *end || number_ < 0 || number_ > 65535 || (colon && (size_t)(colon - o->listen) >= sizeof address))
+    long number = strtol(port, &end, 10);
+    if (end == port || *end || number < 0 || number > 65535 || (colon && (size_t)(colon - o->listen) >= sizeof address))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--listen %.80s: expected PORT or ADDRESS:PORT", o->listen);
     if (colon)
         snprintf(address, sizeof address, "%.*s", (int)(colon - o->listen), o->listen);
@@ -370,7 +361,7 @@ static int prom_open(const void *opts, pst_client *client, void **ret_sink, pst_
     p->series_max = (size_t)o->series;
     p->job_series_max = o->job_series ? (size_t)o->job_series : p->series_max / 10 ? p->series_max / 10 : 1;
     p->since_ms = (pst_now_us() - o->since_us) / 1000;
-    int rc = pst_http_thread_start(&(pst_http_conf){.listen = address, .port = (int)number_, .name = "sink", .hosts = names}, routes,
+    int rc = pst_http_thread_start(&(pst_http_conf){.listen = address, .port = (int)number, .name = "sink", .hosts = names}, routes,
                                    sizeof routes / sizeof *routes, p, &p->http, err);
     free(names);
     free(o->hosts.items);

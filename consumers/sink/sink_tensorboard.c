@@ -136,16 +136,6 @@ static void tb_forget(void *sink, const char *topic, int32_t partition)
     sink_dir_forget_place(((tb *)sink)->dir, topic, partition);
 }
 
-/* A number of the point's JSON; NaN and infinities are texts there. */
-static double number(const json_t *v)
-{
-    const char *s = json_string_value(v);
-    return json_is_number(v)              ? json_number_value(v)
-           : s && !strcmp(s, "Infinity")  ? (double)INFINITY
-           : s && !strcmp(s, "-Infinity") ? -(double)INFINITY
-                                          : (double)NAN;
-}
-
 static void add_point(tb *t, const json_t *point)
 {
     char job[101], group[101], process[101], file[340];
@@ -167,7 +157,7 @@ static void add_point(tb *t, const json_t *point)
     json_object_foreach(json_object_get(point, "values"), name, value)
     {
         begin_event(&t->message, seconds);
-        add_scalar(&t->message, at, name, number(value));
+        add_scalar(&t->message, at, name, sink_number(value));
         frame(&t->record, &t->message);
     }
     if (t->record.len) {

@@ -18,11 +18,7 @@
 #include <string.h>
 
 enum { BACKOFF_FIRST_MS = 500, BACKOFF_MAX_MS = 30000 };
-enum {
-    UNKNOWN_TRIES = 3,
-    UNKNOWN_WAIT_MS = 2100,
-    UNKNOWN_BELIEVED_US = 60000000
-}; /* the registry client remembers a negative answer for 2 s */
+enum { UNKNOWN_WAIT_MS = 2100 }; /* the registry client remembers a negative answer for 2 s */
 
 typedef struct news_node {
     score_model_news news;
@@ -292,20 +288,6 @@ static void connect(score_follow *f)
     }
 }
 
-/* Is it the record's fault? A registry may hear of an id later than we do: "not known" is believed once it was said three times over seconds, and
- * from then on for a minute, so that rubbish does not hold up what follows it. */
-static bool unusable(score_follow *f, const pst_err *why, int tries)
-{
-    if (why->cls != PST_CLASS_DATA || why->code != PST_ENOTFOUND)
-        return why->cls == PST_CLASS_DATA;
-    int64_t now = pst_mono_us();
-    if (tries < UNKNOWN_TRIES && (!f->unknown_us || now - f->unknown_us > UNKNOWN_BELIEVED_US))
-        return false;
-    if (tries >= UNKNOWN_TRIES)
-        f->unknown_us = now;
-    return true;
-}
-
 /* Applies one record; an unreachable registry is waited out, since a record that is skipped is an alias move that never happens. */
 static void apply(score_follow *f, const pst_record *r)
 {
@@ -318,7 +300,7 @@ static void apply(score_follow *f, const pst_record *r)
             pst_event_clear(&pst_model_event_type, &e);
             return;
         }
-        if (unusable(f, &err, tries)) {
+        if (pst_codec_unusable(&f->unknown_us, &err, tries)) {
             pst_log_limited(PST_LOG_WARN, "score", "model_event_skipped",
                             "event=model_event_skipped topic=%s partition=%d offset=%lld error=\"%s\"", r->topic, r->partition,
                             (long long)r->offset, err.text);

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_MS = 300, MOST_MS = 5000, LOOK_US = 100000, UNKNOWN_TRIES = 3, UNKNOWN_BELIEVED_US = 60 * 1000000 };
+enum { FIRST_MS = 300, MOST_MS = 5000, LOOK_US = 100000 };
 
 struct serve_follow {
     const struct pst_settings *settings;
@@ -49,20 +49,6 @@ static void set_why(serve_follow *f, const pst_err *err)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Is it the record's fault? A registry may hear of an id later than we do: it is believed after some tries, and from then on for a minute at once, so that
- * rubbish does not hold up what follows it (as inference/run/score_follow.c). */
-static bool unusable(serve_follow *f, const pst_err *why, int tries)
-{
-    if (why->cls != PST_CLASS_DATA || why->code != PST_ENOTFOUND)
-        return why->cls == PST_CLASS_DATA;
-    int64_t now = pst_mono_us();
-    if (tries < UNKNOWN_TRIES && (!f->unknown_us || now - f->unknown_us > UNKNOWN_BELIEVED_US))
-        return false;
-    if (tries >= UNKNOWN_TRIES)
-        f->unknown_us = now;
-    return true;
-}
-
 /* An unreachable registry is waited out: a record that is left out is an alias that never moves. What is no event says nothing. */
 static void apply(serve_follow *f, const pst_record *r)
 {
@@ -77,7 +63,7 @@ static void apply(serve_follow *f, const pst_record *r)
             pst_event_clear(&pst_model_event_type, &e);
             return;
         }
-        if (unusable(f, &err, tries)) {
+        if (pst_codec_unusable(&f->unknown_us, &err, tries)) {
             pst_log_limited(PST_LOG_WARN, "serve", "model_event_skipped",
                             "event=model_event_skipped topic=%s partition=%d offset=%lld error=\"%s\"", r->topic, r->partition,
                             (long long)r->offset, err.text);
