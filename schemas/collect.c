@@ -189,6 +189,7 @@ static void read_meta(const reader *r, const place *group, const pst_regex *x, p
     g->stamp = pst_strdup(time + 1);
 }
 
+/* The regex is compiled at submission only (r->complain): a supervisor compiles it where it is used, and values can then be held against its groups here. */
 static void read_group(const reader *r, const place *groups, const char *label)
 {
     static const char *const known[] = {"regex", "meta", "scalars", "values", "etimes"};

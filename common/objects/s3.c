@@ -310,6 +310,8 @@ static int not_answered(const call *c, const pst_fetch_answer *how, pst_err *err
     return pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "s3", how->native, "the object store at %s does not answer: %s", host, how->why);
 }
 
+/* One request, signed by libcurl over the headers as they stand here: all that S3 is to check must be among them. A body that goes on (Range) asks for the same
+ * object by its etag, or two halves of different ones would be joined. */
 static int attempt(call *c, pst_err *err)
 {
     pst_s3 *s = c->s;

@@ -452,6 +452,7 @@ static int fits(const oip_tensor *in, const pst_value_info *v, pst_err *err)
     return REFUSE(PST_EINVAL, "input %s has the shape %s, the model wants %s (-1: any size)", in->name, given, wanted);
 }
 
+/* Inputs by name, in the model's order. What the request has too much of is told first: a wrong name is the likelier slip than a missing input. */
 int oip_match(const oip_request *r, const pst_model_info *info, pst_tensor *ret_inputs, pst_err *err)
 {
     for (size_t k = 0; k < r->n_inputs; k++) {

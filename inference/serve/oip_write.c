@@ -61,7 +61,7 @@ static int add_data(pst_buf *out, const part *p, pst_err *err)
             rc = number(out, p, i, err);
         }
         if (out->len > OIP_ANSWER_BYTES_MAX)
-            return REFUSE(PST_ELIMIT, "the answer is larger than 256 MiB; ask for fewer rows or outputs");
+            return REFUSE(PST_ELIMIT, "the answer is larger than %u MiB; ask for fewer rows or outputs", OIP_ANSWER_BYTES_MAX >> 20);
     }
     pst_buf_adds(out, "]");
     return rc;
@@ -110,7 +110,7 @@ static int part_of(const oip_result *result, size_t k, part *ret, pst_err *err)
         p.t.dims[0] = result->rows;
     }
     if (p.count > OIP_ANSWER_BYTES_MAX / (pst_dtype_size(p.t.dtype) ? pst_dtype_size(p.t.dtype) : 1))
-        return REFUSE(PST_ELIMIT, "output %s is larger than 256 MiB; ask for fewer rows", p.name);
+        return REFUSE(PST_ELIMIT, "output %s is larger than %u MiB; ask for fewer rows", p.name, OIP_ANSWER_BYTES_MAX >> 20);
     *ret = p;
     return 0;
 }
@@ -149,6 +149,7 @@ static int parts_of(const oip_request *r, const oip_result *result, part *parts,
     return 0;
 }
 
+/* The JSON part names each output's size, so raw bytes come behind all of it, in the same order; how long they are is known before any is copied. */
 int oip_write(const oip_request *r, const oip_result *result, pst_buf *ret_body, size_t *ret_json_len, bool *ret_binary, pst_err *err)
 {
     size_t n = 0, raw = 0;
@@ -173,7 +174,7 @@ int oip_write(const oip_request *r, const oip_result *result, pst_buf *ret_body,
     }
     pst_buf_adds(&out, "]}");
     if (rc == 0 && raw > OIP_ANSWER_BYTES_MAX)
-        rc = REFUSE(PST_ELIMIT, "the answer is larger than 256 MiB; ask for fewer rows or outputs");
+        rc = REFUSE(PST_ELIMIT, "the answer is larger than %u MiB; ask for fewer rows or outputs", OIP_ANSWER_BYTES_MAX >> 20);
     size_t json_len = out.len;
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (parts[i].binary)

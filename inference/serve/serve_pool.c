@@ -623,6 +623,7 @@ int serve_pool_new(const pst_serving_conf *conf, const serve_source *source, ser
     return 0;
 }
 
+/* Called by the event loop: nothing is read or looked up here. The body's bytes are counted from now on until the job is freed, whoever answers it. */
 bool serve_pool_ask(serve_pool *p, const pst_serving_ask *ask, pst_serving_answered fn, void *arg, pst_serving_answer *ret_now)
 {
     const char *at = strchr(ask->model, '@');
@@ -684,6 +685,7 @@ void serve_pool_dump(serve_pool *p, json_t *to)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Workers first: what they hold they finish themselves; then what nobody took is answered, so that every request is, once. */
 void serve_pool_free(serve_pool *p)
 {
     if (!p)
