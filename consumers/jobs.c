@@ -3,9 +3,9 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
-#include "common/base/seal.h"
 #include "common/platform/client.h"
 #include "common/platform/verb.h"
+#include "common/platform/why.h"
 #include "verbs.h"
 #include "common/bus/bus.h"
 #include "schemas/avro.h"
@@ -35,40 +35,6 @@ static const pst_usage list_usage = {"list",
                                      list_table,
                                      3,
                                      false};
-
-typedef struct gather {
-    pst_client *c;
-    pst_map jobs; /* id → pst_job_state, latest */
-} gather;
-
-static void job_free(void *p)
-{
-    pst_event_clear(&pst_job_state_type, p);
-    free(p);
-}
-
-static int gather_one(void *arg, const char *key, const pst_record *r, pst_err *err)
-{
-    gather *g = arg;
-    pst_job_state *s = NULL;
-    if (r->value) {
-        s = pst_alloc(sizeof *s);
-        int rc = pst_client_state(g->c, key, r, s, err);
-        if (rc) {
-            free(s);
-            return rc < 0 ? rc : 0;
-        }
-        if (s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* requests that wait for their submission: no job yet */
-            job_free(s);
-            s = NULL;
-        } else
-            pst_sealed_mask(s->manifest);
-    }
-    pst_job_state *old = s ? pst_map_put(&g->jobs, key, s) : pst_map_take(&g->jobs, key);
-    if (old)
-        job_free(old);
-    return 0;
-}
 
 /* How long ago by our clock; what a clock ahead of ours says has happened just now. */
 static const char *ago(int64_t us, char span[32])
@@ -100,22 +66,22 @@ static int list_run(int argc, char **argv)
     int status = pst_verb_begin(&v, &list_usage, argc, argv, &o, 0, 0);
     if (status >= 0)
         return status;
-    gather g = {.c = v.client};
+    pst_map jobs = {0};
     int wanted = o.state ? pst_job_public_state_parse(o.state) : -1, rc = 0;
     if (o.state && wanted < 0)
         rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                          "--state %s: there is QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED REJECTED",
                          o.state);
     if (!rc)
-        rc = pst_client_scan(v.client, PST_TOPIC_JOBS_STATE, NULL, gather_one, &g, &v.err);
-    pst_job_state **sorted = pst_alloc((g.jobs.live + 1) * sizeof *sorted);
+        rc = pst_client_jobs(v.client, &jobs, &v.err);
+    pst_job_state **sorted = pst_alloc((jobs.live + 1) * sizeof *sorted);
     size_t n = 0;
-    for (size_t i = 0; i < g.jobs.n; i++) {
-        pst_job_state *s = g.jobs.at[i].key ? g.jobs.at[i].value : NULL;
+    for (size_t i = 0; i < jobs.n; i++) {
+        pst_job_state *s = jobs.at[i].key ? jobs.at[i].value : NULL;
         if (s && (wanted < 0 || (int)s->state == wanted) && (!o.user || !strcmp(o.user, s->user)))
             sorted[n++] = s;
     }
-    PST_ASSERT(n <= g.jobs.live); /* the room that was made */
+    PST_ASSERT(n <= jobs.live); /* the room that was made */
     qsort(sorted, n, sizeof *sorted, newest_first);
     size_t shown = (size_t)o.limit < n ? (size_t)o.limit : n;
     if (!rc && !v.settings.json && n)
@@ -128,7 +94,7 @@ static int list_run(int argc, char **argv)
     if (!rc && !n && !v.settings.json && !v.settings.quiet)
         fprintf(stderr, "no jobs%s; penstock submit MANIFEST makes one\n", wanted >= 0 || o.user ? " like that" : " yet");
     free(sorted);
-    pst_map_done(&g.jobs, job_free);
+    pst_client_jobs_done(&jobs);
     return pst_verb_end(&v, rc);
 }
 
@@ -207,31 +173,18 @@ static int show_run(int argc, char **argv)
 
 /* ---- why ---- */
 
-static const pst_usage why_usage = {"why",
-                                    "ID",
-                                    "Say in one or two sentences why a job is where it is, since when, and what would help.",
-                                    NULL,
-                                    "penstock why training-…",
-                                    NULL,
-                                    0,
-                                    false};
-
-static const char *advice(const pst_job_state *s)
-{
-    switch (s->state) {
-    case PST_JOB_PUBLIC_STATE_QUEUED:
-        if (s->n_after && !s->held_by)
-            return "It starts once they are COMPLETED and there is room, and fails when one of them ends otherwise.";
-        if (s->held_by)
-            return "`penstock release` lets it start.";
-        return "It starts by itself once there is room; `penstock list --state PROCESSING` shows what runs.";
-    case PST_JOB_PUBLIC_STATE_PENDING: return "Its processes are being started; `penstock events -f` follows.";
-    case PST_JOB_PUBLIC_STATE_FAILED: return "`penstock logs` shows what it said last; `penstock resume` tries again from its checkpoint.";
-    case PST_JOB_PUBLIC_STATE_REJECTED: return "It was never a job. Correct it and submit it again, under another request id.";
-    case PST_JOB_PUBLIC_STATE_HALTED: return "`penstock resume` goes on from its checkpoint.";
-    default: return NULL;
-    }
-}
+static const pst_usage why_usage = {
+    "why",
+    "ID",
+    "Say why a job is where it is, since when, and what would help.",
+    "Computed when asked, from the states of all jobs and the heartbeats of all nodes: of a job that waits, its place, which jobs are "
+    "ahead of it,\n"
+    "what it lacks on which node, for which jobs it waits and who holds it; of one that runs, whether its node is heard.\n"
+    "An id may be shortened to what is unique.",
+    "penstock why training-…\npenstock why training-… --json",
+    NULL,
+    0,
+    false};
 
 static int why_run(int argc, char **argv)
 {
@@ -240,22 +193,17 @@ static int why_run(int argc, char **argv)
     int status = pst_verb_begin(&v, &why_usage, argc, argv, &none, 1, 1);
     if (status >= 0)
         return status;
-    pst_job_state s = {0};
-    int rc = pst_client_job(v.client, v.args[0], &s, &v.err);
-    if (!rc && v.settings.json) {
-        json_t *j = json_pack("{s:s, s:s, s:s?, s:s?, s:I}", "training_id", s.training_id, "state", pst_job_public_state_text(s.state),
-                              "reason_code", s.reason_code, "reason", s.reason, "since", (json_int_t)s.since);
-        pst_json_print(stdout, j);
-        json_decref(j);
-    } else if (!rc) {
-        char span[32];
-        printf("%s is %s for %s", s.training_id, pst_job_public_state_text(s.state), ago(s.since ? s.since : s.updated_at, span));
-        printf("%s%s%s%s%s\n", s.reason ? ": " : ".", s.reason ? s.reason : "", s.reason_code ? " [" : "",
-               s.reason_code ? s.reason_code : "", s.reason_code ? "]" : "");
-        if (advice(&s))
-            printf("%s\n", advice(&s));
-    }
-    pst_event_clear(&pst_job_state_type, &s);
+    pst_why *w = NULL;
+    json_t *told = NULL;
+    int rc = pst_why_gather(v.client, &w, &v.err);
+    if (!rc)
+        rc = pst_why_tell(w, v.args[0], NULL, pst_now_us(), &told, &v.err);
+    if (!rc && v.settings.json)
+        pst_json_print(stdout, told);
+    else if (!rc)
+        fputs(json_string_value(json_object_get(told, "text")), stdout);
+    json_decref(told);
+    pst_why_free(w);
     return pst_verb_end(&v, rc);
 }
 

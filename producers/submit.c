@@ -9,6 +9,8 @@
 #include "common/base/term.h"
 #include "common/platform/stores.h"
 #include "common/platform/verb.h"
+#include "producers/answers.h"
+#include "producers/bulk.h"
 #include "schemas/manifest.h"
 #include "verbs.h"
 #include "schemas/training_id.h"
@@ -43,22 +45,7 @@ typedef struct answer {
 
 static int answer_open(answer *a, pst_err *err)
 {
-    const char *topic = pst_client_topic(a->c, PST_TOPIC_JOBS_EVENTS);
-    pst_topic_info info = {0};
-    pst_range ranges[256];
-    pst_err e = {0};
-    int rc = pst_admin_topic(a->c->bus, topic, &info, 10000, &e), n = 0;
-    if (rc == PST_EUNREACH)
-        pst_err_set(err, rc, e.cls, "kafka", e.native, "nothing was published, for no broker answers at %s (%.200s)",
-                    a->c->settings->bootstrap.value, e.text);
-    else if (rc < 0)
-        *err = e;
-    for (; !rc && n < info.partitions && n < 256; n++)
-        ranges[n] = (pst_range){topic, n, info.high[n], -1};
-    if (!rc)
-        rc = pst_consumer_new(a->c->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = (size_t)n}, &a->consumer, err);
-    pst_topic_info_done(&info);
-    return rc;
+    return jobs_answers_open(a->c, &a->consumer, err);
 }
 
 static void show_event(answer *a, const pst_job_event *e)
@@ -399,13 +386,22 @@ typedef struct job_opts {
     bool wait, force;
     const char *reason, *user, *request_id;
     int64_t timeout_us;
+    jobs_bulk bulk;
 } job_opts;
 #undef AT
 #define AT(f) offsetof(job_opts, f)
 static const pst_opt job_table[] = {
     {"reason", 0, PST_OPT_STR, AT(reason), "TEXT", NULL, "kept with the event"},
     {"request-id", 0, PST_OPT_STR, AT(request_id), "R", NULL, "repeat a request without doing it twice"},
-    {"user", 0, PST_OPT_STR, AT(user), "U", NULL, "in whose name [PENSTOCK_USER, USER]"},
+    {"user", 0, PST_OPT_STR, AT(user), "U", NULL,
+     "with an ID: in whose name [PENSTOCK_USER, USER]; without: whose jobs, a GLOB ('*': everybody's) [your own]"},
+    /* from here on: what can be asked of many jobs */
+    {"state", 0, PST_OPT_STR, AT(bulk.state), "S,…", NULL, "without an ID: jobs in these states [all for which it makes sense]"},
+    {"queue", 0, PST_OPT_STR, AT(bulk.queue), "Q", NULL, "without an ID: jobs of this queue"},
+    {"name", 0, PST_OPT_STR, AT(bulk.name), "GLOB", NULL, "without an ID: jobs of such a name: 'night-*'"},
+    {"as", 0, PST_OPT_STR, AT(bulk.as), "U", NULL, "without an ID: in whose name [PENSTOCK_USER, USER]"},
+    {"yes", 'y', PST_OPT_BOOL, AT(bulk.yes), NULL, NULL, "without an ID: do not ask; nor is anything asked where there is no terminal"},
+    {"dry-run", 0, PST_OPT_BOOL, AT(bulk.dry_run), NULL, NULL, "without an ID: list the jobs, ask nothing of them"},
     /* from here on: what ends or begins a generation only */
     {"wait", 'w', PST_OPT_BOOL, AT(wait), NULL, NULL, "until it is done, not only until the Trainer has answered"},
     {"timeout", 0, PST_OPT_SPAN, AT(timeout_us), "T", NULL, "with --wait: give up waiting (exit status 124)"},
@@ -413,47 +409,63 @@ static const pst_opt job_table[] = {
     {"force", 0, PST_OPT_BOOL, AT(force), NULL, NULL,
      "also when its node is silent: what may still run there is ended when the node is back"},
 };
-enum { N_END_OPTS = sizeof job_table / sizeof *job_table, N_JOB_OPTS = N_END_OPTS - 1, N_QUEUE_OPTS = 3 };
+enum { N_END_OPTS = sizeof job_table / sizeof *job_table, N_JOB_OPTS = N_END_OPTS - 1, N_QUEUE_OPTS = N_JOB_OPTS - 2, N_ONE_OPTS = 3 };
 enum { PRIORITY_ABS_MAX = 1000000 };
-static const pst_usage halt_usage = {"halt",
-                                     "ID",
-                                     "Stop a job so that it can be resumed: SIGTERM, its grace time, SIGKILL.",
-                                     NULL,
-                                     "penstock halt training-…\npenstock halt --wait training-…",
-                                     job_table,
-                                     N_JOB_OPTS,
-                                     false};
+/* Of the help of every verb that takes many jobs. */
+#define MANY                                                                                                                               \
+    "Without an ID, of every job that the options choose, one request a job; your own jobs unless --user says otherwise. What is to be "   \
+    "done is\n"                                                                                                                            \
+    "said first, and asked on a terminal. Each job has its answer, one line (--json: one object); exit status 0: all were done, 3: some, " \
+    "1: none,\n"                                                                                                                           \
+    "4: no job is like that."
+static const pst_usage halt_usage = {
+    "halt",
+    "[ID]",
+    "Stop a job so that it can be resumed: SIGTERM, its grace time, SIGKILL.",
+    MANY,
+    "penstock halt training-…\npenstock halt --wait training-…\npenstock halt --queue night --state PROCESSING",
+    job_table,
+    N_JOB_OPTS,
+    false};
 static const pst_usage resume_usage = {"resume",
-                                       "ID",
+                                       "[ID]",
                                        "Go on with a halted or failed job: a new generation that sees its checkpoint.",
-                                       NULL,
-                                       "penstock resume training-…",
+                                       MANY,
+                                       "penstock resume training-…\npenstock resume --name 'night-*' --state HALTED",
                                        job_table,
                                        N_JOB_OPTS,
                                        false};
-static const pst_usage terminate_usage = {
-    "terminate", "ID", "End a job for good.", NULL, "penstock terminate training-… --reason 'wrong data'", job_table, N_END_OPTS, false};
+static const pst_usage terminate_usage = {"terminate",
+                                          "[ID]",
+                                          "End a job for good.",
+                                          MANY,
+                                          "penstock terminate training-… --reason 'wrong data'\npenstock terminate --queue night "
+                                          "--yes\npenstock terminate --name 'try-*' --dry-run",
+                                          job_table,
+                                          N_END_OPTS,
+                                          false};
 static const pst_usage delete_usage = {"delete",
-                                       "ID",
+                                       "[ID]",
                                        "Remove a job and its folders; one that still runs is ended first.",
-                                       "Its events, logs and metrics stay in their topics until retention removes them.",
-                                       "penstock delete training-…",
+                                       "Its events, logs and metrics stay in their topics until retention removes them.\n" MANY,
+                                       "penstock delete training-…\npenstock delete --state FAILED,TERMINATED",
                                        job_table,
                                        N_END_OPTS,
                                        false};
 
 static const pst_usage hold_usage = {"hold",
-                                     "ID",
+                                     "[ID]",
                                      "Hold a waiting job back until it is released.",
                                      "A job that runs cannot be held; halt stops it so that it can be resumed. A job whose manifest says "
                                      "penstock.hold: true is held from the\n"
-                                     "start. What an operator holds, its owner cannot release.",
+                                     "start. What an operator holds, its owner cannot release.\n" MANY,
                                      "penstock hold training-… --reason 'after the backup'\npenstock release training-…",
                                      job_table,
                                      N_QUEUE_OPTS,
                                      false};
-static const pst_usage release_usage = {"release",    "ID", "Let a job go on that is held.", NULL, "penstock release training-…", job_table,
-                                        N_QUEUE_OPTS, false};
+static const pst_usage release_usage = {
+    "release",    "[ID]", "Let a job go on that is held.", MANY, "penstock release training-…\npenstock release --queue night", job_table,
+    N_QUEUE_OPTS, false};
 static const pst_usage reprioritise_usage = {"reprioritise",
                                              "ID N",
                                              "Give a job another priority.",
@@ -461,7 +473,7 @@ static const pst_usage reprioritise_usage = {"reprioritise",
                                              "it counts when it is queued again.",
                                              "penstock reprioritise training-… 5\npenstock reprioritise training-… -5",
                                              job_table,
-                                             N_QUEUE_OPTS,
+                                             N_ONE_OPTS,
                                              false};
 
 static int refused(const answer *a, const char *id, pst_err *err)
@@ -484,6 +496,22 @@ static int check_priority(const char *text, pst_err *err)
                        -PRIORITY_ABS_MAX, PRIORITY_ABS_MAX, text);
 }
 
+/* Of the jobs that the options choose. */
+static int ask_many(pst_verb_run *v, pst_job_action action, const job_opts *o)
+{
+    jobs_bulk b = o->bulk;
+    b.action = action;
+    b.user = o->user;
+    b.reason = o->reason;
+    b.request_id = o->request_id;
+    b.force = o->force;
+    b.wait = o->wait;
+    b.timeout_us = o->timeout_us;
+    int status = 0, rc = jobs_bulk_run(v, &b, &status);
+    int failed = pst_verb_end(v, rc);
+    return failed ? failed : status;
+}
+
 /* Publishes what is asked of one job and waits for the Trainer's answer on jobs.events. That none came within ANSWER_US is no failure: the
  * request stands in Kafka and is answered whenever a Trainer runs. With --wait it also waits for the job's end. */
 static int ask(const pst_usage *usage, pst_job_action action, int argc, char **argv)
@@ -491,9 +519,14 @@ static int ask(const pst_usage *usage, pst_job_action action, int argc, char **a
     job_opts o = {0};
     pst_verb_run v;
     int n_args = action == PST_JOB_ACTION_REPRIORITISE ? 2 : 1;
-    int status = pst_verb_begin(&v, usage, argc, argv, &o, n_args, n_args);
+    int status = pst_verb_begin(&v, usage, argc, argv, &o, n_args == 1 ? 0 : n_args, n_args);
     if (status >= 0)
         return status;
+    if (n_args == 1 && !v.n_args)
+        return ask_many(&v, action, &o);
+    if (o.bulk.state || o.bulk.queue || o.bulk.name || o.bulk.as || o.bulk.dry_run)
+        return pst_verb_end(&v, pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                                            "an ID, or options that choose jobs (--state --queue --name --as --dry-run): not both"));
     if (n_args == 2 && check_priority(v.args[1], &v.err) < 0)
         return pst_verb_end(&v, v.err.code);
     char uuid[37];

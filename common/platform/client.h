@@ -19,6 +19,7 @@ struct pst_bus_conf;
 struct pst_record;
 struct pst_registry;
 struct pst_codec;
+struct pst_map;
 
 typedef struct pst_client {
     const struct pst_settings *settings; /* borrowed */
@@ -49,6 +50,9 @@ int pst_client_scan(pst_client *c, pst_topic t, const char *key, pst_record_fn f
 int pst_client_scan_since(pst_client *c, pst_topic t, const char *key, int64_t since_ms, pst_record_fn fn, void *arg, pst_err *err);
 /* The JobState in a record of jobs.state. 1: there is none, somebody else wrote there; said on the log and left out, as the Trainer does. */
 int pst_client_state(pst_client *c, const char *key, const struct pst_record *r, pst_job_state *ret_state, pst_err *err);
+/* The latest JobState of every job, by its id, secrets masked; what only waits for its submission is no job. */
+int pst_client_jobs(pst_client *c, struct pst_map *ret_jobs, pst_err *err);
+void pst_client_jobs_done(struct pst_map *jobs);
 /* The latest JobState of one job; PST_ENOTFOUND. */
 int pst_client_job(pst_client *c, const char *training_id, pst_job_state *ret_state, pst_err *err);
 

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/base/map.h"
 #include "common/base/stop.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
@@ -114,6 +115,52 @@ int pst_client_state(pst_client *c, const char *key, const pst_record *r, pst_jo
     if (rc < 0 && err)
         *err = e;
     return rc;
+}
+
+static void job_free(void *p)
+{
+    if (p)
+        pst_event_clear(&pst_job_state_type, p);
+    free(p);
+}
+
+typedef struct gathering {
+    pst_client *client;
+    pst_map *jobs;
+} gathering;
+
+static int gather_job(void *arg, const char *key, const pst_record *r, pst_err *err)
+{
+    gathering *g = arg;
+    pst_job_state *s = r->value ? pst_alloc(sizeof *s) : NULL;
+    int rc = s ? pst_client_state(g->client, key, r, s, err) : 0;
+    if (rc) {
+        free(s);
+        return rc < 0 ? rc : 0;
+    }
+    if (s && s->state == PST_JOB_PUBLIC_STATE_UNKNOWN) { /* requests that wait for their submission */
+        job_free(s);
+        s = NULL;
+    }
+    if (s)
+        pst_sealed_mask(s->manifest);
+    job_free(s ? pst_map_put(g->jobs, key, s) : pst_map_take(g->jobs, key));
+    return 0;
+}
+
+int pst_client_jobs(pst_client *c, pst_map *ret_jobs, pst_err *err)
+{
+    gathering g = {c, ret_jobs};
+    int rc = pst_client_scan(c, PST_TOPIC_JOBS_STATE, NULL, gather_job, &g, err);
+    if (rc < 0)
+        pst_client_jobs_done(ret_jobs);
+    return rc;
+}
+
+void pst_client_jobs_done(pst_map *jobs)
+{
+    pst_map_done(jobs, job_free);
+    *jobs = (pst_map){0};
 }
 
 typedef struct latest {

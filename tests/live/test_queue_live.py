@@ -87,8 +87,67 @@ def refused(p):
     print("hold that is neither true nor false is refused")
 
 
+def many_at_once(p):
+    mine = [p.submit(manifest(f"night-{i}", "{hold: true}")) for i in range(5)]
+    day = p.submit(manifest("day", "{hold: true}"))
+    theirs = p.submit(manifest("night-x", "{hold: true}"), "--user", "somebody")
+    states = lambda: {tid: p.show(tid)["state"] for tid in mine + [day, theirs]}
+    ask(p, "terminate", status=2, says="which job?")
+    ask(p, "terminate", "--queue", "", status=2, says="--queue is empty")
+    ask(p, "terminate", day, "--name", "night-*", status=2, says="not both")
+    ask(p, "terminate", "--name", "nothing-*", status=4, says="no job is like that")
+    ask(p, "terminate", "--name", "night-*", "--dry-run", says="left out: 1 of other users")
+    check(set(states().values()) == {"QUEUED"}, f"nothing was to be done yet: {states()}")
+    r = p.cli("terminate", "--name", "night-*", "--queue", "default", "--json", "--reason", "the night is over")
+    answers = [json.loads(line) for line in r.stdout.splitlines()]
+    check(sorted(a["training_id"] for a in answers) == sorted(mine), f"one answer a job: {answers}")
+    check(all(a["answer"] == "accepted" and a["state"] == "TERMINATED" and "night is over" in a["reason"] for a in answers), f"answers: {answers}")
+    check("terminate 5 jobs: 5 QUEUED" in r.stderr and "5 of 5 done, 0 refused" in r.stderr, f"said: {r.stderr}")
+    check({s for t, s in states().items() if t in mine} == {"TERMINATED"} and p.show(day)["state"] == p.show(theirs)["state"] == "QUEUED", f"{states()}")
+    ask(p, "terminate", "--user", "*", "--name", "*", "--state", "TERMINATED,QUEUED", "--as", "mallory", status=1, says="0 of ")
+    ask(p, "terminate", "--name", "*", "--state", "TERMINATED,QUEUED", status=3, says="refused")
+    check(p.show(day)["state"] == "TERMINATED", f"some are done: {p.show(day)}")
+    ask(p, "delete", "--user", "*", "--name", "night-*", "--wait", says="6 of 6 done")
+    check(all(p.cli("show", tid, ok=False).returncode == 4 for tid in mine + [theirs]), "deleted")
+    print("one request a job of many: chosen, said, answered; some refused, none like that")
+
+
+def many_that_nobody_answers(p):
+    tids = [p.submit(manifest(f"silent-{i}", "{hold: true}")) for i in range(3)]
+    for pid in p.pids("trainer"):
+        os.kill(pid, signal.SIGSTOP)
+    stopped = p.pids("trainer")
+    r = p.cli("terminate", "--name", "silent-*", ok=False)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    check(r.returncode == 124 and r.stdout.count("unanswered") == 3 and "no Trainer has answered" in r.stderr, f"{r.returncode} {r.stdout} {r.stderr}")
+    for tid in tids:
+        p.wait_state(tid, "TERMINATED")
+    print("a Trainer that does not answer is told, and answers later")
+
+
+def why_it_waits(p):
+    runs = p.submit("name: runs\ncpus: 0.1\nframework: {name: custom, version: 1, command: sleep 120}\n")
+    p.wait_state(runs, "PROCESSING")
+    free = [json.loads(line) for line in p.cli("nodes", "--json").stdout.splitlines()][0]["free"]["cpus"]
+    big = "cpus: {}\nframework: {{name: custom, version: 1, command: echo hi}}\n".format(round(free + 0.05, 3))
+    first, second = p.submit("name: first\n" + big), p.submit("name: second\n" + big)
+    told = json.loads(p.cli("why", second, "--json").stdout)
+    check(told["position"] == 2 and told["waiting"] == 2 and [a["training_id"] for a in told["ahead"]] == [first], f"place: {told}")
+    check(0 < told["missing"][0]["cpus"] <= 0.06 and told["missing"][0]["state"] == "ready", f"missing: {told}")
+    code, body, _ = p.http(f"/v1/jobs/{second}/why")
+    own = lambda text: [line.split(" (")[0] for line in text.splitlines() if line.startswith("  ")]
+    check(code == 200 and own(json.loads(body)["text"]) == own(p.cli("why", second).stdout), f"gateway: {code} {body}")
+    check(p.http("/v1/jobs/training-nobody/why")[0] == 404, "an unknown id is 404")
+    p.cli("terminate", first)
+    check(json.loads(p.cli("why", second[:20], "--json").stdout)["position"] == 1, "computed anew, by a shortened id")
+    check("which is ready" in p.cli("why", runs).stdout, p.cli("why", runs).stdout)
+    p.cli("terminate", "--name", "*", "--yes")
+    print("why one waits: its place, who is ahead, what is missing where; the gateway says the same")
+
+
 with Platform() as p:
-    for test in (holding, by_the_gateway, one_after_another, refused):
+    for test in (holding, by_the_gateway, one_after_another, refused, many_at_once, many_that_nobody_answers, why_it_waits):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
 print("ok: jobs that wait")

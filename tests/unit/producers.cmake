@@ -1,0 +1,1 @@
+pst_test(bulk SOURCES unit/test_bulk.c LIBS pst_producers)
