@@ -1,9 +1,11 @@
 /* sink.c - `penstock sink NAME`: the loop that all sinks share.
  *
- * Sinks keep their own places (a folder its note, a scrape page nothing), so no group is joined: every partition is read from where the sink says.
+ * Most sinks keep their own places (a folder its note, a scrape page nothing): no group is joined, and every partition is read from where the sink says. A
+ * sink whose target has room for no places has a group (sink_group.c): what one poll gave is settled before the next.
  * A record's bytes reach the sink decoded; what does not decode is carried as its bytes with the reason, so that nothing is missing. While the registry is
  * away the record waits, and all behind it. Partitions that are added, and topics that are made later, are looked for every half minute. */
 #include "consumers/sink/sink.h"
+#include "consumers/sink/sink_group.h"
 
 #include "common/base/array.h"
 #include "common/base/clock.h"
@@ -23,6 +25,7 @@
 enum {
     SETTLE_US = 1000000, /* between two settles */
     LOOK_US = 30000000,  /* between two looks for more partitions */
+    GATHER_US = 200000,  /* with a group: how long a record waits for others to be sent with it */
     AWAY_MS = 1000,      /* between two tries while the registry is away */
     SAY_US = 10000000,   /* between two words about the same trouble */
     ASK_MS = 10000,      /* one question to the broker */
@@ -43,6 +46,7 @@ typedef struct run {
     sink_topic *topics;
     size_t n_topics, cap_topics;
     pst_consumer *consumer;
+    const char *group; /* NULL: the sink keeps its places */
     bool exit_on_eof;
     bool grown;  /* there are partitions that the consumer does not read */
     bool failed; /* a settle: what is in the sink is not to be settled */
@@ -174,7 +178,7 @@ static int look(run *x, pst_err *err)
         if (!partitions && !x->looked_us)
             fprintf(stderr, "penstock sink: topic %s is not there yet%s\n", x->topics[t].name,
                     x->exit_on_eof ? "; it is left out" : "; it is read as soon as it is made");
-        x->grown |= partitions > x->topics[t].partitions;
+        x->grown |= x->group ? partitions && !x->topics[t].partitions : partitions > x->topics[t].partitions;
         x->topics[t].partitions = partitions; /* fewer: it was deleted, or made anew */
     }
     for (size_t i = 0; i < n; i++)
@@ -217,9 +221,31 @@ static int add_ranges(const run *x, const sink_topic *t, pst_range *ranges, size
     return rc;
 }
 
+/* The group finds further partitions of its topics by itself. */
+static int join_group(run *x, pst_err *err)
+{
+    size_t n = 0;
+    const char **topics = pst_alloc((x->n_topics + 1) * sizeof *topics);
+    pst_consumer_free(x->consumer);
+    x->consumer = NULL;
+    for (size_t t = 0; t < x->n_topics; t++)
+        if (x->topics[t].partitions)
+            topics[n++] = x->topics[t].name;
+    int rc = !n ? 0
+                : pst_consumer_new(
+                      x->v->client->bus,
+                      &(pst_consumer_opts){
+                          .group = x->group, .topics = topics, .n_topics = n, .start = PST_START_EARLIEST, .report_eof = x->exit_on_eof},
+                      &x->consumer, err);
+    free(topics);
+    return rc;
+}
+
 static int open_consumer(run *x, pst_err *err)
 {
     size_t n = 0, room = 0;
+    if (x->group)
+        return join_group(x, err);
     for (size_t t = 0; t < x->n_topics; t++)
         room += (size_t)x->topics[t].partitions;
     pst_range *ranges = pst_alloc((room + 1) * sizeof *ranges);
@@ -315,8 +341,26 @@ static int refresh(run *x, bool first, pst_err *err)
     return 0;
 }
 
+/* What a poll gave, each to the sink. */
+static int take_all(run *x, const pst_batch *b, pst_err *err)
+{
+    sink_group_round round = {.ops = x->ops, .sink = x->sink, .consumer = x->consumer, .batch = b};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < b->n && !round.lost; i++) {
+        rc = take(x, &b->records[i], err);
+        round.upto = i + 1;
+        if (!rc && x->ops->full(x->sink))
+            rc = x->group ? sink_group_settle(&round, err) : settle(x, false, err);
+    }
+    if (!rc && x->group && !round.lost)
+        rc = sink_group_settle(&round, err);
+    x->failed |= x->group && rc < 0;
+    return rc;
+}
+
 static int loop(run *x, pst_err *err)
 {
+    const pst_poll how = {.records_max = 1000, .bytes_max = 4 << 20, .age_max_us = x->group ? GATHER_US : 0, .timeout_ms = 200};
     int rc = refresh(x, true, err);
     if (!rc)
         say_begin(x);
@@ -324,7 +368,7 @@ static int loop(run *x, pst_err *err)
         pst_batch b = {0};
         pst_err e = {0};
         if (x->consumer)
-            rc = pst_consumer_poll(x->consumer, &(pst_poll){.records_max = 1000, .bytes_max = 4 << 20, .timeout_ms = 200}, &b, &e);
+            rc = pst_consumer_poll(x->consumer, &how, &b, &e);
         else if (!x->exit_on_eof)
             pst_sleep_ms(200);
         if (rc < 0) {
@@ -333,11 +377,9 @@ static int loop(run *x, pst_err *err)
         }
         if (e.code)
             say(x, e.text);
-        for (size_t i = 0; !rc && !b.lost && i < b.n; i++) {
-            rc = take(x, &b.records[i], err);
-            if (!rc && x->ops->full(x->sink))
-                rc = settle(x, false, err);
-        }
+        b.lost &= !x->group; /* all that a group's sink took before is settled */
+        if (!b.lost)
+            rc = take_all(x, &b, err);
         if (!rc && pst_mono_us() - x->settled_us > SETTLE_US)
             rc = settle(x, false, err);
         if (!rc && x->exit_on_eof && !b.lost && (b.eof || !x->consumer))
@@ -366,12 +408,16 @@ static int sink_one(const sink_ops *ops, int argc, char **argv)
     if (!rc)
         rc = ops->open(opts, v.client, &x.sink, &v.err);
     if (!rc) {
+        x.group = ops->group ? ops->group(x.sink) : NULL;
         rc = loop(&x, &v.err);
         int ended = settle(&x, true, rc < 0 ? NULL : &v.err);
         rc = rc < 0 ? rc : ended;
         fprintf(stderr, "penstock sink: %lld records taken%s\n", (long long)x.taken, rc < 0 ? ", then it failed" : "");
     }
+    if (x.group && x.consumer)
+        sink_group_end(x.consumer);
     pst_consumer_free(x.consumer);
+    x.left_out += x.sink && ops->refused ? ops->refused(x.sink) : 0;
     if (x.sink)
         ops->close(x.sink);
     for (size_t i = 0; i < x.n_topics; i++)
@@ -379,21 +425,22 @@ static int sink_one(const sink_ops *ops, int argc, char **argv)
     free(x.topics);
     free(opts);
     status = pst_verb_end(&v, rc);
-    return status || !x.left_out ? status : 3;
+    return status || !x.left_out || !x.exit_on_eof ? status : 3; /* a service that is told to stop has not failed */
 }
 
 /* ---- the verb ---- */
 
-static const sink_ops *const sinks[] = {&sink_files, &sink_tensorboard, &sink_prometheus};
+static const sink_ops *const sinks[] = {&sink_files, &sink_tensorboard, &sink_prometheus, &sink_opensearch};
 enum { N_SINKS = sizeof sinks / sizeof *sinks };
 
 static const pst_usage sink_usage = {
     "sink",
-    "files|tensorboard|prometheus [options]",
-    "Carry records out of Kafka: into files, TensorBoard's logs, a page that Prometheus reads.",
+    "files|tensorboard|prometheus|opensearch [options]",
+    "Carry records out of Kafka: into files, TensorBoard's logs, a page that Prometheus reads, OpenSearch.",
     "penstock sink NAME --help tells more. Each runs until it is stopped; after a stop or a crash it goes on where it was.",
     "penstock sink files --dir /data/penstock\npenstock sink files --dir /data/scores --topics telemetry.scores --format avro\n"
-    "penstock sink tensorboard --dir runs\npenstock sink prometheus --listen 127.0.0.1:9110",
+    "penstock sink tensorboard --dir runs\npenstock sink prometheus --listen 127.0.0.1:9110\n"
+    "penstock sink opensearch --url http://localhost:9200",
     NULL,
     0,
     false};
@@ -406,11 +453,12 @@ static int sink_run(int argc, char **argv)
             return sink_one(sinks[i], argc - 1, argv + 1);
     bool help = !strcmp(name, "--help") || !strcmp(name, "-h");
     if (!help && *name)
-        fprintf(stderr, "penstock sink: there is no sink `%s`; there are files, tensorboard, prometheus\n", name);
+        fprintf(stderr, "penstock sink: there is no sink `%s`; there are files, tensorboard, prometheus, opensearch\n", name);
     pst_opt_help(&sink_usage, help ? stdout : stderr);
     return help ? 0 : 2;
 }
 
-extern const pst_usage sink_files_usage, sink_tensorboard_usage, sink_prometheus_usage;
-const pst_verb pst_sink_verb = {"sink", "carry records into files, TensorBoard, Prometheus", "streams", sink_run,
-                                PST_USAGES(&sink_usage, &sink_files_usage, &sink_tensorboard_usage, &sink_prometheus_usage)};
+extern const pst_usage sink_files_usage, sink_tensorboard_usage, sink_prometheus_usage, sink_opensearch_usage;
+const pst_verb pst_sink_verb = {
+    "sink", "carry records into files, TensorBoard, Prometheus, OpenSearch", "streams", sink_run,
+    PST_USAGES(&sink_usage, &sink_files_usage, &sink_tensorboard_usage, &sink_prometheus_usage, &sink_opensearch_usage)};

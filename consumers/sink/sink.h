@@ -40,6 +40,10 @@ typedef struct sink_ops {
     size_t opts_size;
     /* Checks the options before anything is connected. */
     int (*open)(const void *opts, pst_client *client, void **ret_sink, pst_err *err);
+    /* A sink whose target keeps no places: those of this consumer group are committed once a settle was done. place and forget are NULL then. */
+    const char *(*group)(const void *sink);
+    /* With a group: its partitions were taken away, and what was taken and is not settled comes again. */
+    void (*drop)(void *sink);
     /* The first offset of the partition that is not in the sink yet; < 0: none is known, read from its beginning; INT64_MAX: from its end. */
     int64_t (*place)(void *sink, const char *topic, int32_t partition);
     /* The topic was made anew: its place means nothing any more. */
@@ -48,12 +52,13 @@ typedef struct sink_ops {
     int (*take)(void *sink, const sink_doc *d, pst_err *err);
     bool (*full)(const void *sink); /* it must settle before it takes more */
     /* All that was taken is durable, and its places with it; asked about once a second. A sink may put it off unless it is full. final: no more follows. Not asked
-     * again after one that failed. */
+     * again after one that failed. With a group: all of it, at each call; RETRY = ask again, after a while. Records that were taken are borrowed until it is done. */
     int (*settle)(void *sink, bool final, pst_err *err);
+    int64_t (*refused)(const void *sink); /* records that its target refused for good; NULL = there are none */
     void (*close)(void *sink);
 } sink_ops;
 
-extern const sink_ops sink_files, sink_tensorboard, sink_prometheus;
+extern const sink_ops sink_files, sink_tensorboard, sink_prometheus, sink_opensearch;
 
 /* The document of a record: its value with a member `@kafka` that says where it comes from; what is no object stands under `value`, bytes
  * that do not decode under `value_base64`. Owned by the caller. */

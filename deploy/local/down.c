@@ -9,6 +9,7 @@
 #include "common/platform/verb.h"
 #include "deploy/local/local.h"
 #include "deploy/local/services.h"
+#include "deploy/local/with.h"
 #include "deploy/local/up.h"
 
 #include <dirent.h>
@@ -30,6 +31,8 @@ static const pst_opt up_opts[] = {
     {"embedded", 0, PST_OPT_BOOL, offsetof(local_up_opts, embedded), NULL, NULL,
      "use librdkafka's in-memory cluster: no Java, nothing kept"},
     {"without", 0, PST_OPT_STR, offsetof(local_up_opts, without), "LIST", NULL, "leave out: trainer, lcm, gateway, registry, scorers"},
+    {"with", 0, PST_OPT_LIST, offsetof(local_up_opts, with), "SINKS", NULL,
+     "sinks as services: opensearch=URL,files=DIR,tensorboard=DIR,prometheus=ADDRESS:PORT; their options behind a ;"},
     {"registry-port", 0, PST_OPT_INT, offsetof(local_up_opts, registry_port), "P 0..65535", NULL,
      "of the built-in registry; the last time's, 8081, or one near it"},
     {"gateway-port", 0, PST_OPT_INT, offsetof(local_up_opts, gateway_port), "P 0..65535", NULL,
@@ -45,10 +48,14 @@ static const pst_usage up_usage = {
     "",
     "Run the whole platform on this computer: topics, registry, trainer, LCM, gateway, and a scorer for each pipeline.",
     "The services are child processes, started again with back-off when they end. Their addresses are printed and written to\n"
-    "<state-dir>/profile.json, so that later commands need no flags; their logs lie in <state-dir>/log.",
+    "<state-dir>/profile.json, so that later commands need no flags; their logs lie in <state-dir>/log.\n"
+    "--with runs sinks (`penstock sink --help`) as services sink:NAME; what stands behind a ; is an option of the sink, as in "
+    "files=DIR;format=avro. Of the environment the sink "
+    "opensearch gets PENSTOCK_OPENSEARCH_CREDENTIALS.",
     "penstock up --kafka                        # with an Apache Kafka of its own, until Ctrl-C\npenstock up --detach -b localhost:9092    "
     " # beside your Kafka, in the background\n"
-    "penstock up -F client.properties --registry http://registry:8081\npenstock up --embedded --without lcm",
+    "penstock up -F client.properties --registry http://registry:8081\npenstock up --embedded --without lcm\n"
+    "penstock up --detach --with prometheus,tensorboard=runs,'opensearch=https://search:9200;ca-file=ca.pem'",
     up_opts,
     sizeof up_opts / sizeof *up_opts,
     false};
@@ -94,6 +101,8 @@ static int up_run(int argc, char **argv)
         rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--kafka and --embedded exclude each other");
     if (!rc && !check_without(o.without, &v.err))
         rc = PST_EINVAL;
+    if (!rc)
+        rc = local_with_check(o.with.items, o.with.n, &v.err);
     pst_isolation weakest;
     if (!rc && o.isolation)
         rc = pst_confine_floor(o.isolation, &weakest, &v.err);
@@ -117,6 +126,7 @@ static int up_run(int argc, char **argv)
         }
         json_decref(running);
     }
+    free(o.with.items);
     return end(&v, rc);
 }
 

@@ -56,15 +56,19 @@ void local_services_done(local_services *s)
     memset(s, 0, sizeof *s);
 }
 
-/* What the services share, and the name of this one's log, which it rotates itself. The strings stay whose they are but the last. */
-static const char **environ_of(const local_services *s, const local_service *v, char **ret_log)
+/* What the services share, the name of this one's log, which it rotates itself, and the variable that is for it alone. The strings stay whose they are but the
+ * last two, ret_own. */
+static const char **environ_of(const local_services *s, const local_service *v, char *ret_own[2])
 {
     size_t n = 0;
     while (s->env[n])
         n++;
-    const char **env = pst_alloc((n + 2) * sizeof *env);
+    const char **env = pst_alloc((n + 3) * sizeof *env);
     memcpy(env, s->env, n * sizeof *env);
-    env[n] = *ret_log = pst_log_file_variable(v->log_path, s->log_bytes_max ? s->log_bytes_max : PST_LOG_FILE_BYTES);
+    env[n] = ret_own[0] = pst_log_file_variable(v->log_path, s->log_bytes_max ? s->log_bytes_max : PST_LOG_FILE_BYTES);
+    const char *value = v->variable ? getenv(v->variable) : NULL;
+    if (value)
+        env[n + 1] = ret_own[1] = pst_sprintf("%s=%s", v->variable, value);
     return env;
 }
 
@@ -75,8 +79,8 @@ static int start(local_services *s, local_service *v, pst_err *err)
     if (log < 0)
         return pst_err_sys(err, errno, "cannot write %s", v->log_path);
     /* A service ends by itself when the up process is killed outright; a learner does not, its supervisor has a session of its own. */
-    char *log_file = NULL;
-    const char **env = environ_of(s, v, &log_file);
+    char *own[2] = {0};
+    const char **env = environ_of(s, v, own);
     pst_spawn how = {.argv = (const char *const *)v->argv,
                      .env = env,
                      .stdin_fd = -1,
@@ -86,7 +90,8 @@ static int start(local_services *s, local_service *v, pst_err *err)
                      .parent_death_signal = SIGTERM};
     int rc = pst_proc_spawn(&how, &v->pid, err);
     free(env);
-    free(log_file);
+    free(own[0]);
+    free(own[1]);
     close(log);
     if (rc < 0) {
         v->pid = 0;
@@ -99,7 +104,7 @@ static int start(local_services *s, local_service *v, pst_err *err)
     return 0;
 }
 
-int local_services_add(local_services *s, const char *name, const char *const *args, pst_err *err)
+int local_services_add_with(local_services *s, const char *name, const char *const *args, const char *variable, pst_err *err)
 {
     size_t n = 0;
     while (args[n])
@@ -117,6 +122,7 @@ int local_services_add(local_services *s, const char *name, const char *const *a
     v->log_path = pst_fs_join(s->log_dir, file);
     free(file);
     v->backoff_ms = BACKOFF_FIRST_MS;
+    v->variable = variable;
     int rc = start(s, v, err);
     if (rc < 0) {
         service_free(v);
@@ -125,6 +131,11 @@ int local_services_add(local_services *s, const char *name, const char *const *a
     s->at = pst_array_one_more(s->at, s->n, sizeof(local_service *));
     s->at[s->n++] = v;
     return 0;
+}
+
+int local_services_add(local_services *s, const char *name, const char *const *args, pst_err *err)
+{
+    return local_services_add_with(s, name, args, NULL, err);
 }
 
 local_service *local_services_find(local_services *s, const char *name)

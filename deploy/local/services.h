@@ -17,9 +17,10 @@ typedef struct local_service {
     char *name;  /* "trainer", "score:turbine" */
     char **argv; /* NULL-terminated, owned; argv[0] is the program */
     char *log_path;
-    pid_t pid;         /* 0 = not running */
-    int64_t pid_start; /* pst_proc_start_time */
-    int64_t since_us;  /* of this process, or of the wait */
+    const char *variable; /* of our own environment, handed to this service alone; NULL = none */
+    pid_t pid;            /* 0 = not running */
+    int64_t pid_start;    /* pst_proc_start_time */
+    int64_t since_us;     /* of this process, or of the wait */
     int64_t started_mono_us, retry_mono_us;
     int restarts;
     int backoff_ms;
@@ -42,6 +43,8 @@ int local_services_init(local_services *s, const pst_settings *settings, pst_err
 void local_services_done(local_services *s); /* does not stop anything */
 /* argv: arguments after the program itself, NULL-terminated. Starts at once. */
 int local_services_add(local_services *s, const char *name, const char *const *args, pst_err *err);
+/* The same for one that gets a variable of our environment as well, which no other service sees. variable: its name, borrowed for ever; NULL = none. */
+int local_services_add_with(local_services *s, const char *name, const char *const *args, const char *variable, pst_err *err);
 local_service *local_services_find(local_services *s, const char *name);
 /* Reaps ended children, restarts those whose wait is over, writes the file if something changed. Call every 50 to 200 ms. */
 void local_services_tick(local_services *s);

@@ -22,6 +22,7 @@
 #include "deploy/local/local.h"
 #include "deploy/local/pipelines_watch.h"
 #include "deploy/local/services.h"
+#include "deploy/local/with.h"
 #include "common/bus/bus.h"
 #include "common/registry/registry.h"
 
@@ -415,7 +416,8 @@ static int bring_up(up *u, pst_err *err)
         rc = wait_for_gateway(u, err);
     if (rc < 0)
         return rc;
-    if (!left_out(u, "scorers"))
+    rc = local_with_start(&u->services, u->o->with.items, u->o->with.n, err);
+    if (rc >= 0 && !left_out(u, "scorers"))
         rc = local_pipelines_watch_new(u->client, &u->pipelines, err);
     return rc < 0 ? rc : write_profile(u, err);
 }

@@ -2,6 +2,7 @@
 #ifndef PST_DEPLOY_UP_H
 #define PST_DEPLOY_UP_H
 
+#include "common/base/opt.h"
 #include "common/base/settings.h"
 
 #include <jansson.h>
@@ -9,6 +10,7 @@
 typedef struct local_up_opts {
     bool detach, kafka, embedded;
     const char *without; /* "trainer,lcm,…" or NULL */
+    pst_opt_list with;   /* sinks (with.h) */
     int64_t registry_port, gateway_port;
     int64_t max_wait_us;   /* for the broker */
     int64_t log_mib;       /* a log is put aside at this size */

@@ -1,8 +1,9 @@
-"""Sinks carry records out of Kafka once each: JSON lines and Avro containers by hour, TensorBoard's event files, a page for Prometheus. Killed at random moments
+"""Sinks carry records out of Kafka once each: JSON lines and Avro containers by hour, TensorBoard's event files, a page for Prometheus, OpenSearch's documents. Killed at random moments
 they go on without a record lost or doubled; what does not decode is there too; fastavro and a reader of event files written here, after the format's description,
 read what they wrote."""
 import base64, datetime, random, re, struct
 from kit import *
+from bulk_kit import BulkServer
 
 SCHEMA = {"type": "record", "name": "Reading", "fields": [{"name": "n", "type": "long"}, {"name": "x", "type": ["null", "double"]}]}
 N = 3000
@@ -197,8 +198,143 @@ def as_page(p, tid):
     print("Prometheus: latest values, bounded series")
 
 
+def committed(p, group, topic, partitions):
+    from confluent_kafka import Consumer, TopicPartition
+    c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": group})
+    try:
+        return [t.offset for t in c.committed([TopicPartition(topic, i) for i in range(partitions)], 30)]
+    finally:
+        c.close()
+
+
+def as_documents(p):
+    """Every fault there is, and two kills: each record is one document or one dead letter, and the offsets are behind it."""
+    b = BulkServer(credentials="penstock:s3cret:word")
+    b.bad = lambda doc: "For input string" if doc.get("n") in (13, 2900) else None
+    b.faults = ["503", "cut", "some", "429", "late", "page", "block", "some", "cut"]
+    secret = p.dir / "credentials"
+    secret.write_text("penstock:s3cret:word\n")
+    args = ("opensearch", "--url", b.url, "--topics", "readings", "--credentials", secret, "--timeout", "1500ms", "--bulk-bytes", "40KiB", "--group", "documents", "-X",
+            "session.timeout.ms=6000")
+    for stored in (200, 1200):
+        w = p.spawn("sink", *args, log="sink.log")
+        until(lambda: len(b.docs) >= stored, 60, lambda: f"{stored} documents; there are {len(b.docs)}: {(p.dir / 'sink.log').read_text()[-600:]}")
+        check("s3cret" not in Path(f"/proc/{w.pid}/cmdline").read_text(), "a password in the list of processes")
+        w.kill()
+        w.wait()
+    r = p.cli("sink", *args, "--exit-on-eof", ok=False, timeout=60)
+    check(r.returncode == 3 and "mapper_parsing_exception" in r.stderr, f"with refused documents: exit {r.returncode} {r.stderr[-600:]}")
+    ends = [0, 0, 0]
+    records = {(m.partition(), m.offset()): m for m in p.read("readings")}
+    for partition, offset in records:
+        ends[partition] = max(ends[partition], offset + 1)
+    refused_at = {at for at, m in records.items() if m.key() in (b"13", b"2900")}
+    want = {("readings", f"readings-{partition}-{offset}") for partition, offset in records.keys() - refused_at}
+    check(set(b.docs) == want and len(want) == N + 1, f"{len(b.docs)} documents of {len(want)}: {sorted(want ^ set(b.docs))[:5]}")
+    check(max(b.writes.values()) > 1, "no answer was lost, so nothing is proved")
+    for (_, name), doc in b.docs.items():
+        at = tuple(map(int, name.split("-")[1:]))
+        check((doc["@kafka"]["partition"], doc["@kafka"]["offset"]) == at, f"{name}: {doc}")
+        if "n" in doc:
+            check(str(doc["n"]).encode() == records[at].key() and doc["x"] == (None if doc["n"] % 7 else doc["n"] / 2) and doc["@timestamp"].startswith("2023-11-"), f"{name}: {doc}")
+    check(committed(p, "documents", "readings", 3) == ends, f"offsets {committed(p, 'documents', 'readings', 3)}, ends {ends}")
+    letters = {(int(h["__connect.errors.partition"]), int(h["__connect.errors.offset"])): m for m in p.read("readings.dlq") for h in [dict(m.headers())]}
+    check(set(letters) == refused_at, f"dead letters of {sorted(letters)}, wanted {sorted(refused_at)}")
+    check(all(m.value() == records[at].value() and dict(m.headers())["x-dlq-reason"] == b"mapper_parsing_exception" for at, m in letters.items()), "a dead letter is another")
+    template = b.templates["penstock-sink-readings"]
+    check(len(template) == 1 and template[0]["index_patterns"] == ["readings"], f"templates: {b.templates}")
+    n = b.requests
+    p.cli("sink", *args, "--exit-on-eof", timeout=60)
+    check(b.requests == n, "a sink without news sends something")
+    b.close()
+    print(f"documents: {len(b.docs)} of {N + 3} records and {len(letters)} dead letters in {b.requests} requests under nine faults and two kills, {sum(b.writes.values()) - len(b.docs)} sent again")
+
+
+def documents_of_jobs(p, tid):
+    """The platform's own topics in one index; a server that takes small requests only; NaN."""
+    nan = p.submit(manifest("nan", 'echo \'{"penstock":"metrics","step":1,"loss":"NaN","accuracy":1}\''))
+    p.wait_state(nan, "COMPLETED")
+    b = BulkServer(bytes_max=3000)
+    env = {**p.env, "PENSTOCK_OPENSEARCH_CREDENTIALS": "ApiKey abc=="}
+    w = p.spawn("sink", "opensearch", "--url", b.url + "/", "--index", "jobs", log="jobs.log", env=env)
+    until(lambda: any(d.get("training_id") == nan and "values" in d for d in b.docs.values()) and any(d.get("type") == "COMPLETED" for d in b.docs.values()), 60,
+          lambda: f"a metric and an event: {(p.dir / 'jobs.log').read_text()[-500:]}")
+    w.terminate()
+    check(w.wait(20) == 0, f"SIGTERM: exit {w.returncode}")
+    check(b.seen_auth == {"ApiKey abc=="}, f"{b.seen_auth}")
+    curve = [d for d in b.docs.values() if d.get("training_id") == tid and "loss" in d.get("values", {})]
+    check(len(curve) == 40 and all(d["@timestamp"][:4] >= "2020" for d in curve), f"{len(curve)} of 40 points of a curve")
+    odd = [d for d in b.docs.values() if d.get("training_id") == nan and "accuracy" in d.get("values", {})]
+    check(odd and all(isinstance(v, (int, float)) for d in b.docs.values() for v in d.get("values", {}).values()), f"a value that is no number: {odd}")
+    check({i for i, _ in b.docs} == {"jobs"} and list(b.templates) == ["penstock-sink-jobs"], f"indices {set(i for i, _ in b.docs)}, templates {list(b.templates)}")
+    b.close()
+    print(f"documents: {len(b.docs)} of the platform's topics in one index")
+
+
+def a_server_that_is_away(p):
+    """It is waited for, a stop is heard meanwhile, and nothing is committed; one that refuses everything ends the sink, and no record becomes a dead letter."""
+    args = ("--topics", "readings", "--group", "away")
+    w = p.spawn("sink", "opensearch", "--url", f"http://127.0.0.1:{free_ports(1)}", *args, log="away.log")
+    until(lambda: "does not answer" in (p.dir / "away.log").read_text(), 60, "it says that nobody answers")
+    w.terminate()
+    check(w.wait(20) == 0 and committed(p, "away", "readings", 3) == [-1001] * 3, f"exit {w.returncode}, {committed(p, 'away', 'readings', 3)}")
+    b = BulkServer()
+    b.refuses_whole = True
+    before = len(p.read("readings.dlq"))
+    r = p.cli("sink", "opensearch", "--url", b.url, *args, "--exit-on-eof", ok=False, timeout=60)
+    check(r.returncode == 2 and "refuses every request" in r.stderr and len(p.read("readings.dlq")) == before, f"exit {r.returncode} {r.stderr[-400:]}")
+    b.close()
+    locked = BulkServer(credentials="a:b")
+    r = p.cli("sink", "opensearch", "--url", locked.url, *args, "--exit-on-eof", ok=False, timeout=60)
+    check(r.returncode == 6 and "--credentials" in r.stderr, f"without credentials: exit {r.returncode} {r.stderr[-400:]}")
+    r = p.cli("sink", "opensearch", "--url", p.registry, *args, "--exit-on-eof", ok=False, timeout=60)
+    check(r.returncode == 2 and "is that the address of OpenSearch" in r.stderr, f"another server: exit {r.returncode} {r.stderr[-400:]}")
+    locked.close()
+    print("a server that is away, locked or another one")
+
+
+def by_tls(p):
+    cert, key = p.dir / "search.pem", p.dir / "search.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    b = BulkServer(tls=(cert, key))
+    args = ("opensearch", "--url", b.url, "--topics", "anew.tls", "--exit-on-eof")
+    p.create("anew.tls")
+    producer = p.producer()
+    producer.produce("anew.tls", json.dumps({"hello": "there"}))
+    check(producer.flush(30) == 0, "not acknowledged")
+    r = p.cli("sink", *args, ok=False, timeout=60)
+    check(r.returncode == 6 and "--ca-file" in r.stderr and not b.docs, f"a certificate of nobody: exit {r.returncode} {r.stderr[-300:]}")
+    p.cli("sink", *args, "--ca-file", cert, timeout=60)
+    check([d["hello"] for d in b.docs.values()] == ["there"], f"{b.docs}")
+    b.close()
+    print("documents by TLS")
+
+
+def beside_the_services(p, b, folder):
+    """`up --with`: rows in status, restarted when they end, the credentials in nobody else's environment, ended by down."""
+    rows = {s["name"]: s for s in p.status()["services"]}
+    check({"sink:opensearch", "sink:files", "sink:prometheus"} <= set(rows), f"services: {list(rows)}")
+    os.kill(rows["sink:files"]["pid"], signal.SIGKILL)
+    until(lambda: any(s["name"] == "sink:files" and s["restarts"] == 1 and s["pid"] for s in p.status()["services"]), 30, "a killed sink runs again")
+    until(lambda: list(folder.glob("penstock.jobs.events/*/*.jsonl")) and any(i == "up" for i, _ in b.docs), 60, lambda: f"files in {folder} and documents: {len(b.docs)}")
+    check(b.seen_auth == {"Bearer t0psecret"}, f"{b.seen_auth}")
+    for s in p.status()["services"]:
+        environment = Path(f"/proc/{s['pid']}/environ").read_bytes()
+        check((b"t0psecret" in environment) == (s["name"] == "sink:opensearch"), f"credentials in the environment of {s['name']}")
+    for word, said in (("nosuch=1", "there is opensearch=URL"), ("files", "files=DIR"), ("files=a,files=b", "twice"), ("files=a;format", ";OPTION=VALUE")):
+        r = p.cli("up", "--with", word, "--state-dir", p.dir / "other", ok=False, timeout=20)
+        check(r.returncode == 2 and said in r.stderr, f"up --with {word}: {r}")
+    pids = [s["pid"] for s in p.status()["services"]]
+    p.cli("down", timeout=120)
+    check(not any(alive(pid) for pid in pids), "down left a sink")
+    print("up --with: sinks as services")
+
+
 def refused(p):
-    for args, said in ((("files",), "--dir"), (("tensorboard",), "--dir"), (("files", "--dir", p.dir / "n", "--format", "csv"), "json and avro"), (("nosuch",), "files, tensorboard"),
+    for args, said in ((("files",), "--dir"), (("tensorboard",), "--dir"), (("files", "--dir", p.dir / "n", "--format", "csv"), "json and avro"), (("nosuch",), "files, tensorboard"), (("opensearch",), "--url"),
+                       (("opensearch", "--url", "http://u:pw@127.0.0.1:9"), "no credentials in the address"), (("opensearch", "--url", "127.0.0.1:9"), "http://HOST"),
+                       (("opensearch", "--url", "http://127.0.0.1:9", "--index", "Jobs"), "`jobs` would do"), (("opensearch", "--url", "http://127.0.0.1:9", "--template", "x"), "once, replace"),
                        (("prometheus", "--listen", "x:y"), "ADDRESS:PORT"), (("files", "--dir", p.dir / "n", "--topics", "logs,penstock.logs"), "twice")):
         r = p.cli("sink", *args, ok=False, timeout=20)
         check(r.returncode == 2 and said in r.stderr, f"sink {args}: {r}")
@@ -209,7 +345,13 @@ def refused(p):
     print("what cannot be done is said")
 
 
-with Platform() as p:
+beside = BulkServer()
+os.environ.pop("PENSTOCK_OPENSEARCH_CREDENTIALS", None)
+with tempfile.TemporaryDirectory() as outside, Platform(up=False) as p:
+    p.env["PENSTOCK_OPENSEARCH_CREDENTIALS"] = "Bearer t0psecret"
+    p.up_args = ["--with", f"opensearch={beside.url};index=up,files={outside}/sink;topics=jobs.events,logs", "--with", f"prometheus=127.0.0.1:{free_ports(1)}"]
+    p.up()
+    del p.env["PENSTOCK_OPENSEARCH_CREDENTIALS"]
     curve = p.submit(manifest('"curve \\"x\\""', 'for i in $(seq 40); do echo "{\\"penstock\\":\\"metrics\\",\\"group\\":\\"train\\",\\"step\\":$i,\\"loss\\":$(awk "BEGIN{print 1/2^$i}")}"; done; '
                               'echo "{\\"penstock\\":\\"metrics\\",\\"group\\":\\"validation\\",\\"step\\":40,\\"accuracy\\":0.75}"'))
     p.create("readings", 3)
@@ -221,5 +363,10 @@ with Platform() as p:
     as_containers(p)
     as_event_files(p, curve)
     as_page(p, curve)
+    as_documents(p)
+    documents_of_jobs(p, curve)
+    a_server_that_is_away(p)
+    by_tls(p)
     refused(p)
+    beside_the_services(p, beside, Path(outside) / "sink")
 print("ok: sinks")
