@@ -53,6 +53,7 @@ enum {
     PST_HTTP_SLASH = 1,         /* {params} may hold an encoded slash (%2F); otherwise such a path is refused */
     PST_HTTP_MULTIPART = 2,     /* the body is multipart/form-data (multipart.h) and nothing else, whatever conf's types are */
     PST_HTTP_BYTES = 4,         /* the body is JSON, or bytes: application/octet-stream, or of no type at all */
+    PST_HTTP_UPLOAD = 8,        /* the body may be multipart/form-data as well as one of conf's types */
     PST_HTTP_USER_FLAG = 1 << 8 /* this one and higher ones mean what the filter wants them to mean */
 };
 
@@ -76,6 +77,8 @@ int pst_http_new(pst_loop *l, const pst_http_conf *conf, pst_http **ret_server, 
 void pst_http_add_routes(pst_http *s, const pst_http_route *routes, size_t n, void *arg);
 /* Runs before every handler and before bodies are read; a filter that replied (authentication, rate limits) returns false. */
 void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg);
+/* Runs behind the filter, for requests whose route was found, before their body is read: are they as the route wants them? As a filter. */
+void pst_http_set_check(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg);
 /* A first segment that paths may begin with, and that is taken off before anything looks at them: /SEGMENT/v1/jobs is /v1/jobs. For cookies that
  * are to be shown below one place alone. */
 void pst_http_set_place(pst_http *s, const char *segment);

@@ -125,6 +125,8 @@ static bool guard_type(conn *c, const pst_http_req *r)
                                         NULL};
     unsigned flags = r->route ? r->route->flags : 0;
     bool upload = flags & PST_HTTP_MULTIPART;
+    if ((flags & PST_HTTP_UPLOAD) && http_guard_type(&r->head, multipart))
+        return true;
     if ((flags & PST_HTTP_BYTES) && (http_guard_type(&r->head, bytes) || !http_head_field(&r->head, "Content-Type")))
         return true;
     if (!(flags & PST_HTTP_BYTES) && (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types)))
@@ -210,6 +212,8 @@ static bool admit(conn *c, pst_http_req *r, bool has_body)
         answer_unrouted(s, r, found, allow);
         return false;
     }
+    if (s->check && !s->check(s->check_arg, r))
+        return false;
     r->keep = keep;
     r->body_max = r->route->body_bytes_max ? r->route->body_bytes_max : s->conf.body_bytes_max;
     return true;

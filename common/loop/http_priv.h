@@ -31,6 +31,8 @@ struct pst_http {
     size_t n_routes;
     bool (*filter)(void *arg, pst_http_req *req);
     void *filter_arg;
+    bool (*check)(void *arg, pst_http_req *req);
+    void *check_arg;
     void (*fallback)(void *arg, pst_http_req *req, int status);
     void *fallback_arg;
     bool (*problem)(void *arg, pst_http_req *req, int status, const char *detail);

@@ -286,6 +286,12 @@ void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), 
     s->filter_arg = arg;
 }
 
+void pst_http_set_check(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg)
+{
+    s->check = fn;
+    s->check_arg = arg;
+}
+
 void pst_http_set_place(pst_http *s, const char *segment)
 {
     free(s->place);

@@ -35,31 +35,6 @@ static void download_done(void *arg)
     free(d);
 }
 
-static int broken_off(pst_err *err)
-{
-    return pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "gateway", 0, "the client has gone, or the gateway ends");
-}
-
-/* Closes fd. */
-static int send_file(gw_pour *p, int fd, pst_err *err)
-{
-    char *piece = pst_alloc(PIECE_BYTES);
-    ssize_t n = 1;
-    int rc = 0;
-    while (n > 0 && !rc) {
-        n = read(fd, piece, PIECE_BYTES);
-        if (n < 0 && errno == EINTR)
-            n = 1;
-        else if (n < 0)
-            rc = pst_err_sys(err, errno, "cannot read what is to be sent");
-        else if (n > 0 && !gw_pour_put(p, piece, (size_t)n))
-            rc = broken_off(err);
-    }
-    free(piece);
-    close(fd);
-    return rc;
-}
-
 /* @thread its own */
 static int send_definition(void *arg, gw_pour *p, pst_err *err)
 {
@@ -81,7 +56,7 @@ static int send_definition(void *arg, gw_pour *p, pst_err *err)
     pst_objects_close(o);
     free(name);
     free(path);
-    return rc ? rc : send_file(p, fd, err);
+    return rc ? rc : gw_pour_file(p, fd, err);
 }
 
 static int no_results(const download *d, const char *dir, int code, pst_err *err)
@@ -157,7 +132,7 @@ static int send_results(void *arg, gw_pour *p, pst_err *err)
     if (!rc && lseek(fd, 0, SEEK_SET) < 0)
         rc = pst_err_sys(err, errno, "cannot read the archive");
     if (!rc)
-        return send_file(p, fd, err);
+        return gw_pour_file(p, fd, err);
     close(fd);
     return rc;
 }

@@ -54,6 +54,7 @@ typedef struct gw_state {
     int questions; /* of oip.c, not answered yet */
     /* Threads at work for a request, all of which the gateway waits for: of job_records.c, pour.h, uploads of FfDL's, its pages (also those that wait). */
     _Atomic int readers, pours, uploads, pages;
+    int tasks;         /* the same, of task.h; the loop's */
     _Atomic int packs; /* of the pours: those that make an archive (ffdl_files.c) */
 } gw_state;
 

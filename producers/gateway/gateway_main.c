@@ -150,7 +150,7 @@ static void take_apart(gw_state *g)
         g->serve->close(g->serving); /* answers what is left */
     g->serving = NULL;
     g->feed = NULL; /* requests may still come while the loop runs on for the threads: their answers are posted to it */
-    for (int i = 0; served && g->readers + g->pours + g->uploads + g->pages > 0 && i < 500; i++)
+    for (int i = 0; served && g->readers + g->pours + g->uploads + g->pages + g->tasks > 0 && i < 500; i++)
         pst_loop_run_for(g->loop, 20);
     if (served)
         pst_loop_run_for(g->loop, 20); /* and the last ones are taken there */

@@ -12,11 +12,13 @@
 #include "schemas/manifest.h"
 #include "schemas/training_id.h"
 
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { BODY_MAX = 16 << 20, LIST_MAX = 1000 };
+enum { BODY_MAX = 16 << 20, LIST_MAX = 1000, STORE_PAGE = 1000 /* the store gives no more at once */, LOOKED_MAX = 4000 };
 
 /* ---- submit ---- */
 
@@ -186,26 +188,119 @@ static void reprioritise(void *arg, pst_http_req *req)
 
 /* ---- list and show ---- */
 
+/* A page token is the id of the last job that was looked at, with a mark of the filters: with others it would begin anywhere. */
+static void mark_of(const pst_http_req *req, const char *id, char ret[17])
+{
+    static const char *const filters[] = {"state", "user", "queue", "name"};
+    pst_buf text = {0};
+    for (size_t i = 0; i < sizeof filters / sizeof *filters; i++) {
+        const char *value = pst_http_query(req, filters[i]);
+        pst_buf_printf(&text, "%zu %s ", value ? strlen(value) : 0, value ? value : "");
+    }
+    pst_buf_adds(&text, id);
+    char hex[65];
+    pst_sha256_hex(text.data, text.len, hex);
+    snprintf(ret, 17, "%.16s", hex);
+    pst_buf_done(&text);
+}
+
+/* The id in the request's page token; free(). NULL: it is none of ours, or there is none, which *ret_there tells apart. */
+static char *id_of_token(const pst_http_req *req, bool *ret_there)
+{
+    const char *token = gw_query(req, "page_token"), *dot = token ? strrchr(token, '.') : NULL;
+    char mark[17] = "";
+    *ret_there = token && *token;
+    char *id = dot ? pst_strndup(token, (size_t)(dot - token)) : NULL;
+    if (id)
+        mark_of(req, id, mark);
+    if (id && strcmp(mark, dot + 1) == 0)
+        return id;
+    free(id);
+    return NULL;
+}
+
+static const char *filter(const pst_http_req *req, const char *name)
+{
+    const char *value = gw_query(req, name);
+    return value && *value ? value : NULL;
+}
+
+static bool is_wanted(const pst_http_req *req, const json_t *doc)
+{
+    const char *queue = filter(req, "queue"), *name = filter(req, "name");
+    return (!queue || !strcmp(pst_json_str(doc, "queue", ""), queue)) && (!name || !fnmatch(name, pst_json_str(doc, "name", ""), 0));
+}
+
+/* Adds those of a page of the store that are wanted, up to limit, and returns how many it has looked at. *last: the id of the last one of them. */
+static size_t add_page(const pst_http_req *req, const json_t *docs, size_t limit, json_t *to, char **last)
+{
+    size_t i;
+    json_t *doc;
+    json_array_foreach(docs, i, doc)
+    {
+        if (json_array_size(to) == limit)
+            return i;
+        free(*last);
+        *last = pst_strdup(pst_json_str(doc, "training_id", ""));
+        if (is_wanted(req, doc))
+            json_array_append(to, doc);
+    }
+    return json_array_size(docs);
+}
+
+static void reply_list(pst_http_req *req, json_t *jobs, const char *last, bool more)
+{
+    char mark[17];
+    json_t *token = json_null();
+    if (more && last) {
+        mark_of(req, last, mark);
+        token = json_sprintf("%s.%s", last, mark);
+    }
+    pst_http_reply_json(req, 200, json_pack("{s:o, s:o}", "jobs", jobs, "next_page_token", token));
+}
+
+/* What the store cannot search for is looked for here, in so many jobs that the loop is not held up: a page may hold fewer than asked for, or none, and its
+ * token still leads on. The store is asked for one more than the page holds, to know whether there is another page. */
 static void list(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
     pst_err err = {0};
-    json_t *docs = NULL;
-    pst_store_query q = {.state = gw_query(req, "state"),
-                         .user = gw_query(req, "user"),
-                         .after = gw_query(req, "after"),
-                         .limit = gw_limit(req, 100, LIST_MAX)};
-    pst_store *s = gw_store_lock(g, &err);
-    int rc = s ? pst_store_list(s, "jobs", &q, &docs, &err) : err.code;
-    if (rc == PST_ENOTFOUND && !s) { /* the trainer has not made it yet: there are no jobs */
-        docs = json_array();
-        rc = 0;
+    size_t limit = gw_limit(req, 100, LIST_MAX), looked = 0;
+    bool is_token, searches = filter(req, "queue") || filter(req, "name"), room = true, more = false;
+    char *last = id_of_token(req, &is_token);
+    if (is_token && !last) {
+        pst_http_problem(req, 400, "foreign-page-token", NULL,
+                         "this page_token belongs to another list; take `next_page_token` of the page before, and the same filters");
+        return;
     }
-    gw_store_unlock(g);
-    if (rc < 0)
+    json_t *jobs = json_array();
+    int rc = 0;
+    while (!rc && room && looked < LOOKED_MAX) {
+        json_t *docs = NULL;
+        size_t asked = searches || limit >= STORE_PAGE ? STORE_PAGE : limit + 1;
+        pst_store_query q = {.state = filter(req, "state"), .user = filter(req, "user"), .after = last, .limit = asked};
+        pst_store *s = gw_store_lock(g, &err);
+        rc = s ? pst_store_list(s, "jobs", &q, &docs, &err) : err.code;
+        gw_store_unlock(g);
+        if (rc == PST_ENOTFOUND && !s) { /* the trainer has not made it yet: there are no jobs */
+            docs = json_array();
+            rc = 0;
+        }
+        size_t n = json_array_size(docs), used = add_page(req, docs, limit, jobs, &last);
+        looked += used;
+        more = used < n || n == asked;
+        room = n == asked && json_array_size(jobs) < limit;
+        json_decref(docs);
+    }
+    if (rc == PST_ENOTFOUND)
+        pst_http_problem(req, 400, "page-token-gone", NULL,
+                         "the job that this page_token stands for is no longer known; begin with the first page");
+    else if (rc < 0)
         pst_http_problem_err(req, &err);
     else
-        pst_http_reply_json(req, 200, json_pack("{s:o}", "jobs", docs));
+        reply_list(req, json_incref(jobs), last, more);
+    json_decref(jobs);
+    free(last);
 }
 
 static void show(void *arg, pst_http_req *req)
@@ -258,48 +353,56 @@ static void show(void *arg, pst_http_req *req)
             "W3C Trace Context: the trace that the request, and what comes of it, are a part of; without a valid one a new trace begins" \
     }
 
-static const gw_schema schemas[] = {
-    {"Published", GW_JSON({
-         "type" : "object",
-         "description" : "Where the event of a request stands.",
-         "required" : [ "training_id", "request_id", "topic", "partition", "offset" ],
-         "properties" : {
-             "training_id" : {"type" : "string"},
-             "request_id" : {"type" : "string"},
-             "topic" : {"type" : "string"},
-             "partition" : {"type" : "integer"},
-             "offset" : {"type" : "integer", "format" : "int64"}
-         }
-     })},
-    {"Submission", GW_JSON({
-         "type" : "object",
-         "description" : "A JobRequest of which all but the manifest may be left out.",
-         "required" : ["manifest"],
-         "properties" : {
-             "manifest" : {"type" : "string", "description" : "YAML text"},
-             "request_id" : {"type" : "string"},
-             "user" : {"type" : "string"},
-             "action" : {"const" : "SUBMIT"},
-             "code" : {"$ref" : "#/components/schemas/Code"},
-             "options" : {"type" : "object", "additionalProperties" : {"type" : "string"}}
-         }
-     })},
-    {"Code", GW_JSON({
-         "type" : [ "object", "null" ],
-         "description" : "The archive with the job's code.",
-         "properties" : {
-             "media_type" : {"enum" : [ "application/zip", "application/x-tar", "application/gzip" ]},
-             "content" : {"type" : [ "string", "null" ], "contentEncoding" : "base64"},
-             "uri" : {"type" : [ "string", "null" ]},
-             "sha256" : {"type" : [ "string", "null" ]}
-         }
-     })},
-    {"JobList", GW_JSON({
-         "type" : "object",
-         "required" : ["jobs"],
-         "properties" : {"jobs" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/JobState"}}}
-     })},
-    {0}};
+static const gw_schema schemas[] = {{"Published", GW_JSON({
+                                         "type" : "object",
+                                         "description" : "Where the event of a request stands.",
+                                         "required" : [ "training_id", "request_id", "topic", "partition", "offset" ],
+                                         "properties" : {
+                                             "training_id" : {"type" : "string"},
+                                             "request_id" : {"type" : "string"},
+                                             "topic" : {"type" : "string"},
+                                             "partition" : {"type" : "integer"},
+                                             "offset" : {"type" : "integer", "format" : "int64"}
+                                         }
+                                     })},
+                                    {"Submission", GW_JSON({
+                                         "type" : "object",
+                                         "description" : "A JobRequest of which all but the manifest may be left out.",
+                                         "required" : ["manifest"],
+                                         "properties" : {
+                                             "manifest" : {"type" : "string", "description" : "YAML text"},
+                                             "request_id" : {"type" : "string"},
+                                             "user" : {"type" : "string"},
+                                             "action" : {"const" : "SUBMIT"},
+                                             "code" : {"$ref" : "#/components/schemas/Code"},
+                                             "options" : {"type" : "object", "additionalProperties" : {"type" : "string"}}
+                                         }
+                                     })},
+                                    {"Code", GW_JSON({
+                                         "type" : [ "object", "null" ],
+                                         "description" : "The archive with the job's code.",
+                                         "properties" : {
+                                             "media_type" : {"enum" : [ "application/zip", "application/x-tar", "application/gzip" ]},
+                                             "content" : {"type" : [ "string", "null" ], "contentEncoding" : "base64"},
+                                             "uri" : {"type" : [ "string", "null" ]},
+                                             "sha256" : {"type" : [ "string", "null" ]}
+                                         }
+                                     })},
+                                    {"JobList", GW_JSON({
+                                         "type" : "object",
+                                         "required" : [ "jobs", "next_page_token" ],
+                                         "properties" : {
+                                             "jobs" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/JobState"}},
+                                             "next_page_token" : {"type" : [ "string", "null" ], "description" : "null: there are no more"}
+                                         }
+                                     })},
+                                    {0}};
+#define GW_JOB_STATES                                                                                                                  \
+    GW_JSON({                                                                                                                          \
+        "enum" :                                                                                                                       \
+            [ "QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING", "COMPLETED", "FAILED", "HALTED", "TERMINATED", "REJECTED" ] \
+    })
+
 static const gw_param of_submit[] = {KEY, USER, TRACE, {0}}, of_job[] = {GW_ID, {0}}, of_action[] = {GW_ID, KEY, USER, TRACE, {0}},
                       of_priority[] = {GW_ID,
                                        KEY,
@@ -309,9 +412,13 @@ static const gw_param of_submit[] = {KEY, USER, TRACE, {0}}, of_job[] = {GW_ID, 
                                         "required; higher runs first"},
                                        {0}},
                       of_list[] = {
-                          {"state", "query", GW_JSON({"type" : "string"}), "jobs in this state"},
-                          {"user", "query", GW_JSON({"type" : "string"}), "jobs of this user"},
-                          {"after", "query", GW_JSON({"type" : "string"}), "jobs that follow this id: the last one of the page before"},
+                          {"state", "query", GW_JOB_STATES, "jobs in this state"},
+                          {"user", "query", GW_JSON({"type" : "string", "maxLength" : 300}), "jobs of this user"},
+                          {"queue", "query", GW_JSON({"type" : "string", "maxLength" : 300}), "jobs in this queue"},
+                          {"name", "query", GW_JSON({"type" : "string", "maxLength" : 300}),
+                           "jobs of this name; *, ? and [a-z] as in a shell"},
+                          {"page_token", "query", GW_JSON({"type" : "string", "maxLength" : 300}),
+                           "`next_page_token` of the page before; with the same filters"},
                           {"limit", "query", GW_JSON({"type" : "integer", "minimum" : 1, "maximum" : 1000, "default" : 100}), "how many"},
                           {0}};
 static const gw_content bodies[] = {{"application/yaml", GW_JSON({"type" : "string"})},
@@ -320,14 +427,13 @@ static const gw_content bodies[] = {{"application/yaml", GW_JSON({"type" : "stri
                                     {"text/x-yaml", GW_JSON({"type" : "string"})},
                                     {"application/json", "Submission"},
                                     {0}};
-static const gw_answer to_submit[] = {PUBLISHED,
-                                      {400, "no manifest, or one that cannot run: `violations`", GW_PROBLEM},
-                                      NOT_PUBLISHED,
-                                      {0}},
-                       to_action[] = {PUBLISHED, NOT_PUBLISHED, {0}},
-                       to_list[] = {{200, "newest first", "application/json", "JobList"}, STORE_FAILED, {0}},
-                       to_show[] = {
-                           {200, "the job", "application/json", "JobState"}, {404, "no job has this id", GW_PROBLEM}, STORE_FAILED, {0}};
+static const gw_answer
+    to_submit[] = {PUBLISHED, {400, "no manifest, or one that cannot run: `violations`", GW_PROBLEM}, NOT_PUBLISHED, {0}},
+    to_action[] = {PUBLISHED, NOT_PUBLISHED, {0}},
+    to_list[] = {{200, "newest first; a page may hold fewer than asked for, and its token still leads on", "application/json", "JobList"},
+                 STORE_FAILED,
+                 {0}},
+    to_show[] = {{200, "the job", "application/json", "JobState"}, {404, "no job has this id", GW_PROBLEM}, STORE_FAILED, {0}};
 
 static const gw_route routes[] = {
     {{"POST", "/v1/jobs", submit, BODY_MAX, 0,
@@ -338,7 +444,8 @@ static const gw_route routes[] = {
      of_submit,
      bodies,
      to_submit},
-    {{"GET", "/v1/jobs", list, 0, 0, "Jobs, newest first: `{\"jobs\": […]}`. Query: `state`, `user`, `after` (an id), `limit` (100)."},
+    {{"GET", "/v1/jobs", list, 0, 0,
+      "Jobs, newest first, by pages. Query: `state`, `user`, `queue`, `name` (as in a shell), `limit` (100), `page_token`."},
      "listJobs",
      of_list,
      NULL,

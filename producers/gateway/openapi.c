@@ -127,11 +127,14 @@ static json_t *responses(json_t *doc, const gw_noun *noun, const gw_route *r)
 {
     static const gw_answer unknown = {401, "no token, or a wrong one", GW_PROBLEM},
                            not_yours = {401, "no token, a wrong one, or a job of another user", GW_PROBLEM},
+                           unfit = {400, "a parameter that there is not, or out of its range: `violations`", GW_PROBLEM},
                            other = {0, "refused", GW_PROBLEM}, large = {413, "the body is too large", GW_PROBLEM},
                            type = {415, "a body of another type, or of none", GW_PROBLEM};
     json_t *all = json_object();
     for (const gw_answer *a = r->answers; a->status; a++)
         add_answer(doc, noun, all, a);
+    if (gw_is_own(r) && !json_object_get(all, "400"))
+        add_answer(doc, noun, all, &unfit);
     if (!(r->http.flags & GW_EVERYBODY))
         add_refusal(doc, noun, r, all, r->http.flags & GW_FFDL ? not_yours : unknown);
     if (r->bodies) {

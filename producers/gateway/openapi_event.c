@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static json_t *schema_of(const json_t *t);
+static json_t *schema_of(const json_t *t, const json_t *all);
 
 static json_t *simple(const char *name)
 {
@@ -25,13 +25,27 @@ static json_t *simple(const char *name)
     return NULL;
 }
 
-static json_t *record(const json_t *t)
+/* The definition of a type that is named again; none of ours holds itself. */
+static const json_t *definition(const json_t *t, const char *name)
+{
+    const char *key;
+    json_t *v;
+    size_t i;
+    const json_t *found = json_object_get(t, "symbols") || json_object_get(t, "fields") ? t : NULL;
+    if (found && strcmp(pst_json_str(t, "name", ""), name) != 0)
+        found = NULL;
+    json_object_foreach((json_t *)(uintptr_t)t, key, v) found = found ? found : definition(v, name);
+    json_array_foreach(t, i, v) found = found ? found : definition(v, name);
+    return found;
+}
+
+static json_t *record(const json_t *t, const json_t *all)
 {
     json_t *out = json_pack("{s:s}", "type", "object"), *properties = json_object(), *required = json_array(), *field;
     size_t i;
     json_array_foreach(json_object_get(t, "fields"), i, field)
     {
-        json_t *s = schema_of(json_object_get(field, "type"));
+        json_t *s = schema_of(json_object_get(field, "type"), all);
         if (json_object_get(field, "doc"))
             json_object_set(s, "description", json_object_get(field, "doc"));
         json_object_set_new(properties, pst_json_str(field, "name", ""), s);
@@ -47,40 +61,44 @@ static json_t *record(const json_t *t)
     return out;
 }
 
-static json_t *named(const json_t *t)
+static json_t *named(const json_t *t, const json_t *all)
 {
     const char *type = pst_json_str(t, "type", ""), *logical = pst_json_str(t, "logicalType", "");
     if (!strcmp(type, "record"))
-        return record(t);
+        return record(t, all);
     if (!strcmp(type, "enum"))
         return json_pack("{s:s, s:O}", "type", "string", "enum", json_object_get(t, "symbols"));
     if (!strcmp(type, "array"))
-        return json_pack("{s:s, s:o}", "type", "array", "items", schema_of(json_object_get(t, "items")));
+        return json_pack("{s:s, s:o}", "type", "array", "items", schema_of(json_object_get(t, "items"), all));
     if (!strcmp(type, "map"))
-        return json_pack("{s:s, s:o}", "type", "object", "additionalProperties", schema_of(json_object_get(t, "values")));
-    json_t *s = schema_of(json_object_get(t, "type"));
+        return json_pack("{s:s, s:o}", "type", "object", "additionalProperties", schema_of(json_object_get(t, "values"), all));
+    json_t *s = schema_of(json_object_get(t, "type"), all);
     if (!strcmp(logical, "timestamp-micros"))
         json_object_set_new(s, "description", json_string("microseconds since 1970"));
     return s;
 }
 
-static json_t *schema_of(const json_t *t)
+static json_t *schema_of(const json_t *t, const json_t *all)
 {
     json_t *s = NULL;
     if (json_is_array(t)) {
         size_t i;
         json_t *branch, *any = json_array();
-        json_array_foreach(t, i, branch) json_array_append_new(any, schema_of(branch));
+        json_array_foreach(t, i, branch) json_array_append_new(any, schema_of(branch, all));
         s = json_pack("{s:o}", "anyOf", any);
+    } else if (json_is_string(t)) {
+        s = simple(json_string_value(t));
+        if (!s)
+            s = named(definition(all, json_string_value(t)), all);
     } else
-        s = json_is_string(t) ? simple(json_string_value(t)) : named(t);
-    PST_ASSERT(s); /* our own schemas: none names a type that it defined earlier */
+        s = named(t, all);
+    PST_ASSERT(s);
     return s;
 }
 
 json_t *gw_event_schema(const char *avro)
 {
-    json_t *t = json_loads(avro, 0, NULL), *s = schema_of(t);
+    json_t *t = json_loads(avro, 0, NULL), *s = schema_of(t, t);
     json_decref(t);
     return s;
 }

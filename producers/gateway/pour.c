@@ -6,11 +6,13 @@
 #include "common/base/stop.h"
 #include "common/base/thread.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { QUEUE_BYTES = 256 << 10, WINDOW_BYTES = 64 << 10, LOOK_MS = 200 };
+enum { QUEUE_BYTES = 256 << 10, PIECE_BYTES = 64 << 10, WINDOW_BYTES = 64 << 10, LOOK_MS = 200 };
 
 struct gw_pour {
     gw_state *g;
@@ -180,6 +182,25 @@ bool gw_pour_put(gw_pour *p, const char *data, size_t len)
     if (post)
         gw_post(p->g, flow_posted, p, NULL);
     return takes;
+}
+
+int gw_pour_file(gw_pour *p, int fd, pst_err *err)
+{
+    char *piece = pst_alloc(PIECE_BYTES);
+    ssize_t n = 1;
+    int rc = 0;
+    while (n > 0 && !rc) {
+        n = read(fd, piece, PIECE_BYTES);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n < 0)
+            rc = pst_err_sys(err, errno, "cannot read what is to be sent");
+        else if (n > 0 && !gw_pour_put(p, piece, (size_t)n))
+            rc = pst_err_set(err, PST_EAGAIN, PST_CLASS_RETRY, "gateway", 0, "the client has gone, or the gateway ends");
+    }
+    free(piece);
+    close(fd);
+    return rc;
 }
 
 const _Atomic bool *gw_pour_gone(const gw_pour *p)

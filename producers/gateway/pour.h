@@ -27,6 +27,8 @@ enum { GW_POURS_MAX = 32 };
 void gw_pour_start(gw_state *g, pst_http_req *req, const gw_source *source);
 /* One frame of a websocket, UTF-8; else any bytes. Waits while the queue is full. False: nobody takes it any more, or the gateway ends. @thread the source's */
 bool gw_pour_put(gw_pour *p, const char *data, size_t len);
+/* All that is left of a file; closes it. @thread the source's */
+int gw_pour_file(gw_pour *p, int fd, pst_err *err);
 /* True once nobody takes it any more: for what waits elsewhere. Lives as long as run. */
 const _Atomic bool *gw_pour_gone(const gw_pour *p);
 /* Waits so long, or until it is over: false. @thread the source's */

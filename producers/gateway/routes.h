@@ -61,6 +61,7 @@ typedef struct gw_noun {
 /* nouns.c */
 extern const gw_noun gw_jobs_noun, gw_records_noun, gw_stream_noun, gw_ffdl_noun, gw_ffdl_logs_noun, gw_ffdl_pages_noun, gw_ffdl_files_noun,
     gw_service_noun, gw_page_noun, gw_oip_noun, gw_why_noun;
+extern const gw_noun gw_registry_noun, gw_topics_noun, gw_nodes_noun;
 extern const gw_noun *const gw_nouns[]; /* ends with NULL */
 
 void gw_routes_add(pst_http *http, void *arg);
@@ -71,6 +72,11 @@ const char *gw_query(const pst_http_req *req, const char *name);
 const char *gw_header(const pst_http_req *req, const char *name);
 /* The query parameter `limit`: 1 to max, def where it is absent or something else. */
 size_t gw_limit(const pst_http_req *req, size_t def, size_t max);
+/* check.c: before every handler. Is the row one of the own API, whose requests are held against their row? */
+bool gw_is_own(const gw_route *r);
+bool gw_check(void *arg, pst_http_req *req);
+/* 400 with all that is wrong with it ({"field", "detail"}); takes the list and req. */
+void gw_refuse(pst_http_req *req, const char *code, const char *detail, json_t *violations);
 /* Of rows: whose parameter is it? NULL: of nobody's. in NULL = any. */
 const gw_param *gw_param_find(const gw_route *r, const char *in, const char *name);
 

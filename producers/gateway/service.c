@@ -43,6 +43,7 @@ void gw_dump(void *arg, json_t *to)
     json_object_set_new(to, "readers", json_integer(g->readers));
     json_object_set_new(to, "pours", json_integer(g->pours));
     json_object_set_new(to, "uploads", json_integer(g->uploads));
+    json_object_set_new(to, "tasks", json_integer(g->tasks));
     json_object_set_new(to, "pages", json_integer(g->pages));
     gw_feed_dump(g->feed, to);
     gw_hub_dump(g->hub, to);
