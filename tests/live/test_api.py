@@ -1,0 +1,153 @@
+"""The gateway's own API on a real Kafka: jobs by pages, models and their aliases, topics, nodes; and what a request is told that does not fit."""
+import base64, hashlib, urllib.parse
+from kit import *
+
+JSON = {"Content-Type": "application/json"}
+
+
+def call(path, status=200, method=None, data=None, headers=None):
+    """The answer as JSON (None: none); every refusal is a problem."""
+    got, body, head = p.http(path, data=json.dumps(data).encode() if isinstance(data, dict) else data, headers={**(JSON if isinstance(data, dict) else {}), **(headers or {})}, method=method)
+    check(got == status, f"{method or 'GET'} {path}: {got} {body[:300]}, not {status}")
+    if status >= 400:
+        check(head["Content-Type"] == "application/problem+json", f"{path}: {status} as {head['Content-Type']}")
+        problem = json.loads(body)
+        check(problem["status"] == status and problem["title"] and problem.get("code"), f"{path}: {problem}")
+        return problem
+    return json.loads(body) if body and head["Content-Type"] == "application/json" else body
+
+
+def lists():
+    ids = []
+    for i in range(5):
+        at = call("/v1/jobs", 202, data=manifest(f"list-{i}", "true", extra="penstock: {hold: true}\n").encode())
+        check(at["topic"] == PREFIX + "jobs.requests" and at["offset"] >= 0 and at["partition"] >= 0, at)
+        ids.append(at["training_id"])
+    until(lambda: len(call("/v1/jobs?name=list-*")["jobs"]) == 5, 30, "five jobs are listed")
+    for query in ("name=list-*", "name=list-*&queue=default&state=QUEUED", ""):
+        seen, token, pages = [], "", 0
+        while token is not None:
+            page = call(f"/v1/jobs?limit=2&{query}" + (f"&page_token={urllib.parse.quote(token)}" if token else ""))
+            check(len(page["jobs"]) <= 2, page)
+            seen += [j["training_id"] for j in page["jobs"]]
+            token, pages = page["next_page_token"], pages + 1
+            check(pages < 10, "pages without an end")
+        check(sorted(seen) == sorted(ids) and len(set(seen)) == 5, f"pages by 2 with {query or 'no filter'}: {seen}, not {ids}")
+    check(call("/v1/jobs?queue=other")["jobs"] == [] and call("/v1/jobs?name=list-3")["jobs"][0]["name"] == "list-3", "filters")
+    token = call("/v1/jobs?limit=2")["next_page_token"]
+    check(call(f"/v1/jobs?name=x&page_token={token}", 400)["code"] == "foreign-page-token", "a token of another list is taken")
+    check(call(f"/v1/jobs?page_token={token[:-1]}", 400)["code"] == "foreign-page-token", "a cut token is taken")
+    check(call("/v1/jobs/training-nothing", 404)["code"] == "unknown-job", "an unknown job")
+    return ids
+
+
+def models():
+    import onnx
+    from onnx import TensorProto as T, helper as h
+    check(call("/v1/registry/models") == {"models": [], "next_page_token": None}, "models before there are any")
+    for value in (1.0, 2.0):
+        graph = h.make_graph([h.make_node("Mul", ["x", "k"], ["y"])], "g", [h.make_tensor_value_info("x", T.FLOAT, ["N", 2])],
+                             [h.make_tensor_value_info("y", T.FLOAT, ["N", 2])], [h.make_tensor("k", T.FLOAT, [1], [value])])
+        path = p.dir / f"m{value}.onnx"
+        onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+        for name in ("fraud", "spam"):
+            p.cli("models", "register", path, "--name", name)
+    base = "/v1/registry/models/fraud"
+    check(call(base + "/aliases/champion", 404), "no alias yet")
+    for version in (1, 2, 1):  # seen at once: the topic is read, not a view of it
+        moved = call(base + "/aliases/champion", method="PUT", data={"version": version, "reason": "it is better"})
+        check(moved["version"] == version and moved["aliases"] == ["champion"], moved)
+        check(call(base + "/aliases")["aliases"] == {"champion": version} and call(base + "/aliases/champion")["version"] == version, "the alias has not moved")
+    check(json.loads(p.cli("models", "show", "fraud:champion", "--json").stdout)["version"] == 1, "the CLI sees another version")
+    model = call(base)
+    check([v["version"] for v in model["versions"]] == [1, 2] and model["versions"][1]["outputs"][0]["name"] == "y", model)
+    check(call(base + "/versions")["versions"] == model["versions"] and call(base + "/versions/2") == model["versions"][1], "versions differ")
+    raw = call(base + "/versions/2/download")
+    check(hashlib.sha256(raw).hexdigest() == model["versions"][1]["digest"] == hashlib.sha256((p.dir / "m2.0.onnx").read_bytes()).hexdigest(), "another artefact")
+    check(call(base + "/aliases/champion/download") == (p.dir / "m1.0.onnx").read_bytes(), "another artefact by its alias")
+    page = call("/v1/registry/models?limit=1")
+    check([m["name"] for m in page["models"]] == ["fraud"] and page["models"][0]["latest"]["version"] == 2 and page["models"][0]["aliases"] == {"champion": 1}, page)
+    check([m["name"] for m in call(f"/v1/registry/models?limit=1&page_token={page['next_page_token']}")["models"]] == ["spam"], "the second page")
+    call(base + "/versions/1", 409, method="DELETE")
+    call(base + "/aliases/champion", 204, method="DELETE")
+    call(base + "/versions/1", 204, method="DELETE")
+    call(base + "/versions/1", 404)
+    call(base + "/versions/1/download", 404)
+    call(base + "/aliases/champion", 404, method="DELETE")
+    for data, status in (({"version": 1}, 404), ({"version": 0}, 400), ({"version": "2"}, 400), ({}, 400), ({"version": 2, "reason": 3}, 400), (b"{", 400), (b"[]", 400)):
+        call(base + "/aliases/champion", status, method="PUT", data=data, headers=JSON)
+    call(base + "/aliases/latest", 400, method="PUT", data={"version": 2})
+    call(base + "/aliases/" + urllib.parse.quote("no such"), 400, method="PUT", data={"version": 2})
+    call(base + "/aliases/champion", 415, method="PUT", data=b'{"version": 2}', headers={"Content-Type": "text/plain"})
+    call(base + "/aliases/champion", 413, method="PUT", data={"version": 2, "reason": "x" * 70000})
+
+
+def topics():
+    p.create("readings", 2)
+    sid = p.register("readings-value", {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, {"name": "s", "type": "string"}]})
+    values = [p.encode(sid, {"n": i, "s": "ä"}) for i in range(5)] + [b'{"n": 5}', "wörd".encode(), b"\xff\x00", None, b"\0\0\0\xff\xff?", b"{nothing", b""]
+    made = p.producer()
+    for i, v in enumerate(values):
+        made.produce("readings", v, key=f"k{i}", partition=i % 2, timestamp=1_700_000_000_000 + i, headers=[("h", b"1"), ("raw", b"\xfe")])
+    made.flush()
+    got = call("/v1/topics/readings/records?limit=100")["records"]
+    check([r["timestamp"] - 1_700_000_000_000 for r in got] == list(range(len(values))), f"not in the order of their times: {got}")
+    kinds = [(r["value"]["format"], r["value"].get("data", r["value"].get("hex"))) for r in got]
+    check(kinds == [("avro", {"n": i, "s": "ä"}) for i in range(5)] + [("json", {"n": 5}), ("text", "wörd"), ("bytes", "ff00"), ("null", None), ("bytes", "000000ffff3f"), ("text", "{nothing"), ("text", "")], kinds)
+    check(got[0]["key"]["data"] == "k0" and got[0]["value"]["schema_id"] == sid and "schema" in got[9]["value"]["why"], got[9])
+    check(got[0]["headers"] == [{"name": "h", "value": "1"}, {"name": "raw", "hex": "fe"}], got[0]["headers"])
+    check([r["timestamp"] - 1_700_000_000_000 for r in call("/v1/topics/readings/records?limit=3")["records"]] == [9, 10, 11], "not the newest")
+    check([r["offset"] for r in call("/v1/topics/readings/records?limit=2&partition=1")["records"]] == [4, 5], "of one partition")
+    call("/v1/topics/readings/records?partition=2", 404)
+    from confluent_kafka import Consumer, TopicPartition
+    c = Consumer({"bootstrap.servers": p.bootstrap, "group.id": "readers", "log_level": 2})
+    c.commit(offsets=[TopicPartition("readings", 0, 2), TopicPartition("readings", 1, 6)], asynchronous=False)
+    c.close()
+    one = call("/v1/topics/readings")
+    check(one["kind"] == "user" and one["partitions"] == [{"partition": 0, "low": 0, "high": 6}, {"partition": 1, "low": 0, "high": 6}] and one["offsets"] == 12, one)
+    check([(g["group"], g["lag"], [q["lag"] for q in g["partitions"]]) for g in one["groups"]] == [("readers", 4, [4, 0])], one["groups"])
+    names = {t["name"]: t for t in call("/v1/topics")["topics"]}
+    check(names["readings"]["partitions"] == 2 and names[PREFIX + "jobs.events"]["event"] == "JobEvent" and not any(n.startswith("__") for n in names), names)
+    check(any(t["kind"] == "internal" for t in call("/v1/topics?internal=true")["topics"]), "internal ones")
+    check(call("/v1/topics/jobs.events")["name"] == PREFIX + "jobs.events" and call("/v1/topics/jobs.events/records?limit=1")["records"][0]["value"]["data"]["type"], "by the short name")
+    for secret in ("jobs.requests", PREFIX + "jobs.commands", "jobs.reports"):
+        call(f"/v1/topics/{secret}/records", 403)
+    before = set(names)
+    for path in ("nothing-here", "a%20b", "x" * 249, "..%2e"):
+        call(f"/v1/topics/{path}", 404)
+        call(f"/v1/topics/{path}/records", 404)
+    check({t["name"] for t in call("/v1/topics")["topics"]} == before, "a topic was made by asking for it")
+
+
+def nodes(held):
+    node = until(lambda: call("/v1/nodes")["nodes"], 30, "a node has reported")[0]
+    check(call("/v1/nodes/" + node["node"])["site"] == "local" and node["free"]["cpus"] <= node["cpus"], node)
+    said = call(f"/v1/nodes/{node['node']}/drain?reason=by+hand", method="POST")
+    check("by hand" in said["answer"] and said["topic"] == PREFIX + "jobs.requests" and said["offset"] >= 0, said)
+    until(lambda: call("/v1/nodes/" + node["node"])["state"] == "draining", 30, "the node is drained")
+    call(f"/v1/nodes/{node['node']}/resume", method="POST")
+    until(lambda: call("/v1/nodes/" + node["node"])["state"] == "ready", 30, "the node takes jobs again")
+    for word in ("drain", "resume", "lost"):
+        call("/v1/nodes/nowhere/" + word, 404, method="POST")
+    call("/v1/nodes/nowhere", 404)
+    call(f"/v1/nodes/{node['node']}/explode", 404, method="POST")
+    check(json.loads(p.cli("nodes", "--json").stdout)["node"] == node["node"], "the CLI has other nodes")
+
+
+def refusals():
+    rows = (("/v1/jobs?limit=-1", "limit"), ("/v1/jobs?user=a&user=b", "user"), ("/v1/topics?limit=1", "limit"), ("/v1/registry/models?limit=0", "limit"), ("/v1/registry/models/m/versions/x", "version"),
+            ("/v1/nodes?site=a", "site"), ("/v1/jobs/x/events?limit=5001", "limit"))
+    for path, field in rows:
+        problem = call(path, 400)
+        check(problem["code"] == "invalid-parameter" and [v["field"] for v in problem["violations"]] == [field], problem)
+    for path in ("events", "logs", "metrics", "why"):
+        call("/v1/jobs/training-nothing/" + path, 404)
+
+
+with Platform(without="scorers") as p:
+    held = lists()
+    models()
+    topics()
+    nodes(held)
+    refusals()
+print("ok")
