@@ -414,11 +414,11 @@ static void topics_page(FILE *f)
 
 static void metrics_page(FILE *f)
 {
-    fprintf(
-        f,
-        "# Metrics\n\n" GENERATED
-        "Prometheus text. The gateway and the registry serve `/metrics` on their own port, the Trainer with `--port`, a scorer with "
-        "`--metrics-listen`. Histograms have 20 buckets from 50 µs to 26 s.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n");
+    fprintf(f, "# Metrics\n\n" GENERATED "Prometheus text. The gateway and the registry serve `/metrics` on their own port, the Trainer "
+               "and an LCM with `--port`, a scorer with "
+               "`--metrics-listen`; `penstock up` gives each a port and writes them down for Prometheus "
+               "(`<state-dir>/metrics-targets.json`, `deploy/prometheus/`). Histograms have 20 buckets from 50 µs to 26 s.\n\n| metric | "
+               "type | labels | meaning |\n|---|---|---|---|\n");
     for (int i = 0; i < PST_METRIC_COUNT; i++) {
         const pst_metric_def *d = pst_metric_def_of((pst_metric_id)i);
         fprintf(f, "| `%s` | %s | %s | ", d->name, pst_metric_kind_name(d->kind), d->labels);

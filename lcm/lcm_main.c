@@ -3,10 +3,12 @@
 #include "common/base/dump.h"
 #include "common/base/fs.h"
 #include "common/base/log.h"
+#include "common/base/secret.h"
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
 #include "lcm/lcm.h"
 #include "lcm/launchers.h"
+#include "lcm/lcm_metrics.h"
 #include "lcm/lcm_opts.h"
 #include "lcm/lcm_shell.h"
 #include "lcm/process_fsm.h"
@@ -86,12 +88,19 @@ static int wire(lcm *l, pst_err *err)
 static int loop(lcm *l, pst_err *err)
 {
     pst_dump *dump = NULL;
+    lcm_metrics *metrics = NULL;
+    char *token_path = pst_token_path(l->state_dir);
     int rc = pst_dump_new("lcm", lcm_shell_dump, l->shell, &dump, err);
+    if (!rc)
+        rc = lcm_metrics_open((int)l->opts.port, l->node.epoch, dump, token_path, &metrics, err);
+    free(token_path);
     pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld", l->opts.site, l->node.name, (long long)l->node.epoch);
     while (!rc && !pst_stop_requested()) {
         pst_dump_serve(dump);
         rc = lcm_shell_round(l->shell, ROUND_MS, err);
+        lcm_metrics_show(metrics, lcm_shell_dump, l->shell);
     }
+    lcm_metrics_close(metrics);
     pst_dump_free(dump);
     return rc;
 }

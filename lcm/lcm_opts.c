@@ -26,6 +26,7 @@ static const pst_opt opts[] = {
      "checkpoints stay until their job is deleted"},
     {"keep-ended-bytes", 0, PST_OPT_BYTES, offsetof(lcm_opts, keep_bytes), "SIZE", "0",
      "of those, the oldest go first beyond this much in sum; 0 = no limit"},
+    {"port", 0, PST_OPT_INT, offsetof(lcm_opts, port), "PORT 0..65535", "0", "serve /health and /metrics on 127.0.0.1:PORT; 0 = not"},
     {"print-fsm", 0, PST_OPT_BOOL, offsetof(lcm_opts, print_fsm), NULL, NULL, "print the table of process states as Markdown and exit"}};
 const pst_usage lcm_usage = {.verb = "lcm",
                              .args = "",

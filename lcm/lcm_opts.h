@@ -8,7 +8,7 @@
 typedef struct lcm_opts {
     const char *site, *node, *launcher, *isolation, *stores;
     double overcommit;
-    int64_t keep_us, keep_bytes;
+    int64_t keep_us, keep_bytes, port;
     bool print_fsm;
 } lcm_opts;
 

@@ -788,6 +788,7 @@ void lcm_shell_dump(void *arg, json_t *to)
     json_object_set_new(to, "compared_with_trainer", json_boolean(s->compared));
     json_object_set_new(to, "launcher_answers_awaited", json_integer(s->adopting));
     json_object_set_new(to, "reports_not_committed", json_integer((json_int_t)s->outbox.n));
+    json_object_set_new(to, "heartbeats_not_acknowledged", json_integer(s->side ? (json_int_t)pst_producer_pending(s->side) : 0));
     json_object_set_new(to, "actions_after_commit", json_integer((json_int_t)s->deferred.n));
     json_object_set_new(to, "jobs_known", json_integer(counts[0]));
     json_object_set_new(to, "processes", json_integer(counts[1]));

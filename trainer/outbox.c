@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "schemas/manifest_secrets.h"
+#include "schemas/metric_list.h"
 #include "common/platform/codec.h"
 #include "schemas/avro.h"
 #include "schemas/topics.h"
@@ -29,6 +30,8 @@ typedef struct letter {
     const char *type;
     int64_t time_us;
     bool expired, refused;
+    enum pst_job_event_type happened; /* of an event, with its code */
+    char code[24];
 } letter;
 
 struct trainer_outbox {
@@ -123,6 +126,12 @@ static char *said_of(const pst_job_event *e)
                        e->reason ? e->reason : "", e->reason ? "\"" : "");
 }
 
+/* Whose reasons are counted apart: few words, all of them ours. */
+static bool counts_code(enum pst_job_event_type type)
+{
+    return type == PST_JOB_EVENT_TYPE_FAILED || type == PST_JOB_EVENT_TYPE_RETRYING || type == PST_JOB_EVENT_TYPE_REJECTED;
+}
+
 static int add(trainer_outbox *o, const trainer_action *a, const pst_trace *trace, pst_err *err)
 {
     letter l = {.key = pst_strdup(a->key), .trace = *trace};
@@ -139,6 +148,8 @@ static int add(trainer_outbox *o, const trainer_action *a, const pst_trace *trac
         l.id = event_id(&a->event);
         l.said = said_of(&a->event);
         l.refused = a->event.type == PST_JOB_EVENT_TYPE_REJECTED;
+        l.happened = a->event.type;
+        snprintf(l.code, sizeof l.code, "%s", counts_code(l.happened) && a->event.reason_code ? a->event.reason_code : "");
         l.type = "penstock.JobEvent";
         l.time_us = a->event.time;
         break;
@@ -199,13 +210,17 @@ int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, traine
     return rc;
 }
 
-void trainer_outbox_log(const trainer_outbox *o)
+void trainer_outbox_log(const trainer_outbox *o, pst_metrics *counted)
 {
-    for (size_t i = 0; i < o->n; i++)
+    for (size_t i = 0; i < o->n; i++) {
+        if (o->at[i].said)
+            pst_metric_add(
+                pst_metric_of(counted, PST_METRIC_TRAINER_EVENTS, pst_job_event_type_text(o->at[i].happened), o->at[i].code, NULL), 1);
         if (o->at[i].said && o->at[i].refused)
             pst_log_limited(PST_LOG_INFO, "trainer", "job_rejected", "%s", o->at[i].said);
         else if (o->at[i].said)
             pst_log(PST_LOG_INFO, "trainer", "%s", o->at[i].said);
+    }
 }
 
 int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err)

@@ -333,7 +333,7 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
         rc = publish(s, &b, order, done, err);
         pst_metric_add(rc == 0 ? s->metrics.rounds : s->metrics.again, 1);
         if (rc == 0)
-            trainer_outbox_log(s->outbox);
+            trainer_outbox_log(s->outbox, s->metrics.set);
     }
     trainer_outbox_clear(s->outbox);
     *ret_took = rc == 0;

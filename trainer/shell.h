@@ -85,7 +85,7 @@ size_t trainer_outbox_size(const trainer_outbox *o);
 /* RETRY: the registry is away. */
 int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, trainer_traces *traces, const trainer_cause *cause, pst_err *err);
 int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err);
-void trainer_outbox_log(const trainer_outbox *o); /* once it is committed: what became of which job */
+void trainer_outbox_log(const trainer_outbox *o, pst_metrics *counted); /* once it is committed: what became of which job */
 
 /* ---- inputs.c: records to steps */
 /* Why the content of submitted code cannot be an archive; NULL. */

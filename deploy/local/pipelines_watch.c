@@ -139,7 +139,7 @@ static void show(const local_pipelines_watch *w, local_services *services)
 
 static void start_scorer(local_services *services, const candidate *c, pst_err *err)
 {
-    const char *args[] = {"score", "run", "-c", c->accepted, "--published", c->name, NULL};
+    const char *args[] = {"score", "run", "-c", c->accepted, "--published", c->name, "--metrics-listen", LOCAL_PORT, NULL};
     local_services_stop(services, c->service, SIGTERM, LOCAL_SCORER_GRACE_MS);
     if (local_services_add(services, c->service, args, err) < 0)
         pst_log_err("up", err);

@@ -1,10 +1,12 @@
 /* services.c - what `penstock up` watches. Starts back off from 0.2 to 10 s and begin again after half a minute of steady running. up.json
  * is written when something changed and not otherwise: `status` and `down` of another process read it at any moment. */
 #include "deploy/local/services.h"
+#include "deploy/local/targets.h"
 
 #include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
+#include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/log_file.h"
@@ -20,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 10000, STEADY_US = 30 * 1000000 };
+enum { BACKOFF_FIRST_MS = 200, BACKOFF_MAX_MS = 10000, STEADY_US = 30 * 1000000, PORT_FIRST = 10000, PORT_RANGE = 8900 };
 
 int local_services_init(local_services *s, const pst_settings *settings, pst_err *err)
 {
@@ -72,9 +74,24 @@ static const char **environ_of(const local_services *s, const local_service *v, 
     return env;
 }
 
+/* Beyond what the kernel gives to outgoing connections, and where few services listen by custom: a port that another takes between here and the service's own
+ * bind costs it a restart, at which it gets another. */
+static void choose_port(local_service *v)
+{
+    unsigned short dice = 0;
+    int port = atoi(v->argv[v->port_at]);
+    pst_random(&dice, sizeof dice);
+    if (!port || pst_proc_free_port(port) != port)
+        port = pst_proc_free_port(PORT_FIRST + dice % PORT_RANGE);
+    free(v->argv[v->port_at]);
+    v->argv[v->port_at] = pst_sprintf("%d", port);
+}
+
 static int start(local_services *s, local_service *v, pst_err *err)
 {
     PST_ASSERT(!v->pid); /* one process a service: a second would be nobody's */
+    if (v->port_at)
+        choose_port(v);
     int log = open(v->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
         return pst_err_sys(err, errno, "cannot write %s", v->log_path);
@@ -113,8 +130,10 @@ int local_services_add_with(local_services *s, const char *name, const char *con
     v->name = pst_strdup(name);
     v->argv = pst_alloc((n + 2) * sizeof *v->argv);
     v->argv[0] = pst_proc_self();
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         v->argv[i + 1] = pst_strdup(args[i]);
+        v->port_at = strcmp(args[i], LOCAL_PORT) ? v->port_at : i + 1;
+    }
     char *file = pst_sprintf("%s.log", name);
     for (char *p = file; *p; p++)
         if (*p == ':' || *p == '/')
@@ -168,6 +187,7 @@ static void write_file(local_services *s)
         pst_log_err("up", &err);
     else
         s->dirty = false;
+    local_targets_write(s);
     free(text);
     json_decref(root);
 }

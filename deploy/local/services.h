@@ -17,6 +17,7 @@ typedef struct local_service {
     char *name;  /* "trainer", "score:turbine" */
     char **argv; /* NULL-terminated, owned; argv[0] is the program */
     char *log_path;
+    size_t port_at;       /* of argv: the port that is chosen for it; 0 = none */
     const char *variable; /* of our own environment, handed to this service alone; NULL = none */
     pid_t pid;            /* 0 = not running */
     int64_t pid_start;    /* pst_proc_start_time */
@@ -41,7 +42,9 @@ typedef struct local_services {
 
 int local_services_init(local_services *s, const pst_settings *settings, pst_err *err);
 void local_services_done(local_services *s); /* does not stop anything */
-/* argv: arguments after the program itself, NULL-terminated. Starts at once. */
+/* argv: arguments after the program itself, NULL-terminated. Starts at once. LOCAL_PORT as one of them is a free port of 127.0.0.1, chosen anew where another has
+ * taken it meanwhile. */
+#define LOCAL_PORT "PORT"
 int local_services_add(local_services *s, const char *name, const char *const *args, pst_err *err);
 /* The same for one that gets a variable of our environment as well, which no other service sees. variable: its name, borrowed for ever; NULL = none. */
 int local_services_add_with(local_services *s, const char *name, const char *const *args, const char *variable, pst_err *err);

@@ -22,6 +22,7 @@
 #include "deploy/local/local.h"
 #include "deploy/local/pipelines_watch.h"
 #include "deploy/local/services.h"
+#include "deploy/local/targets.h"
 #include "deploy/local/with.h"
 #include "common/bus/bus.h"
 #include "common/registry/registry.h"
@@ -306,10 +307,10 @@ static int start_services(up *u, pst_err *err)
         const char *args[] = {"gateway", "--port", port, NULL};
         rc = local_services_add(&u->services, "gateway", args, err);
     }
-    const char *trainer[] = {"trainer", NULL}, *lcm[] = {"lcm", NULL, NULL, NULL};
+    const char *trainer[] = {"trainer", "--port", LOCAL_PORT, NULL}, *lcm[] = {"lcm", "--port", LOCAL_PORT, NULL, NULL, NULL};
     if (u->o->isolation) {
-        lcm[1] = "--isolation";
-        lcm[2] = u->o->isolation;
+        lcm[3] = "--isolation";
+        lcm[4] = u->o->isolation;
     }
     if (!rc && !left_out(u, "trainer"))
         rc = local_services_add(&u->services, "trainer", trainer, err);
@@ -447,6 +448,7 @@ static void take_down(up *u)
         free(dir);
     }
     unlink(s->file);
+    local_targets_remove(s);
 }
 
 static void run(up *u)

@@ -311,6 +311,35 @@ def by_tls(p):
     print("documents by TLS")
 
 
+def scraped(p):
+    """One scrape configuration reaches every service: the file that Prometheus follows names each, and each serves metrics of its own; a port that is taken costs one restart."""
+    def targets():
+        return {t["labels"]["service"]: t["targets"][0] for t in json.loads((p.dir / "state/metrics-targets.json").read_text())}
+    want = {"registry": "penstock_registry_requests_total", "gateway": "penstock_gateway_streams", "trainer": 'penstock_trainer_job_events_total{type="COMPLETED",code=""}', "lcm": "penstock_lcm_epoch 1",
+            "sink:prometheus": 'penstock_jobs{state="COMPLETED"}'}
+    check(set(targets()) == set(want), f"targets: {targets()}")
+
+    def page(name):
+        try:
+            return p.http("/metrics", "http://" + targets()[name])[1].decode()
+        except OSError:
+            return ""
+    for name, line in want.items():
+        until(lambda: line in page(name), 30, lambda: f"{line} of {name} at {targets()[name]}: {page(name)[:600]}")
+    host, port = targets()["lcm"].split(":")
+    pid, = p.pids("lcm")
+    with socket.socket() as taken:  # between an end and the next start somebody else has the port
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid), 20, "the LCM is gone")
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind((host, int(port)))
+            taken.listen()
+        except OSError:
+            pass  # it runs again already
+        until(lambda: "penstock_lcm_epoch 2" in page("lcm"), 60, lambda: f"an LCM with another port: {targets()} {p.status()}")
+
+
 def beside_the_services(p, b, folder):
     """`up --with`: rows in status, restarted when they end, the credentials in nobody else's environment, ended by down."""
     rows = {s["name"]: s for s in p.status()["services"]}
@@ -325,8 +354,10 @@ def beside_the_services(p, b, folder):
     for word, said in (("nosuch=1", "there is opensearch=URL"), ("files", "files=DIR"), ("files=a,files=b", "twice"), ("files=a;format", ";OPTION=VALUE")):
         r = p.cli("up", "--with", word, "--state-dir", p.dir / "other", ok=False, timeout=20)
         check(r.returncode == 2 and said in r.stderr, f"up --with {word}: {r}")
+    scraped(p)
     pids = [s["pid"] for s in p.status()["services"]]
     p.cli("down", timeout=120)
+    check(not (p.dir / "state/metrics-targets.json").exists(), "targets of services that are gone")
     check(not any(alive(pid) for pid in pids), "down left a sink")
     print("up --with: sinks as services")
 
