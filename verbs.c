@@ -45,8 +45,8 @@ const pst_verb *const pst_verbs[] = {
     &pst_release_verb, &pst_reprioritise_verb, &pst_nodes_verb,  &pst_init_verb,      &pst_models_verb,   &pst_pipelines_verb,
     &pst_score_verb,   &pst_dlq_verb,          &pst_cat_verb,    &pst_lag_verb,       &pst_topics_verb,   &pst_source_verb,
     &pst_sink_verb,    &pst_trainer_verb,      &pst_lcm_verb,    &gateway_verb,       &pst_registry_verb, &supervise_verb,
-    &pst_learn_verb,   &pst_up_verb,           &pst_down_verb,   &pst_status_verb,    &pst_demo_verb,     &pst_doctor_verb,
-    &pst_devices_verb, &pst_config_verb,       &broker_verb,     &completion_verb,
+    &pst_user_verb,    &pst_learn_verb,        &pst_up_verb,     &pst_down_verb,      &pst_status_verb,   &pst_demo_verb,
+    &pst_doctor_verb,  &pst_devices_verb,      &pst_config_verb, &broker_verb,        &completion_verb,
 };
 const size_t pst_n_verbs = sizeof pst_verbs / sizeof *pst_verbs;
 

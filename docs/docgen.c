@@ -432,8 +432,10 @@ static void put_operations(FILE *f)
 {
     json_t *doc = pst_gateway_openapi(), *operations, *op;
     const char *path, *method;
-    fprintf(f, "\n## Gateway\n\n[openapi.json](openapi.json), served at `/openapi.json` too, has all parameters, bodies and answers.\n\n"
-               "| method | path | what | who may |\n|---|---|---|---|\n");
+    fprintf(f,
+            "\n## Gateway\n\n[openapi.json](openapi.json), served at `/openapi.json` too, has all parameters, bodies and answers.\n\n"
+            "The last column is for `--users` ([users](../users.md)): an operator may all; a user sees and touches its own jobs alone.\n\n"
+            "| method | path | what | who may | roles |\n|---|---|---|---|---|\n");
     json_object_foreach(json_object_get(doc, "paths"), path, operations)
     {
         json_object_foreach(operations, method, op)
@@ -443,7 +445,7 @@ static void put_operations(FILE *f)
                 fputc(toupper((unsigned char)*c), f);
             fprintf(f, " | `%s` | ", path);
             put(f, pst_json_str(op, "description", ""));
-            fprintf(f, " | %s |\n", pst_json_str(op, "x-who-may", ""));
+            fprintf(f, " | %s | %s |\n", pst_json_str(op, "x-who-may", ""), pst_json_str(op, "x-roles", "everybody"));
         }
     }
     json_decref(doc);

@@ -14,4 +14,8 @@ bool pst_job_process_is_ended(pst_job_process_state s); /* EXITED LOST: nothing 
 /* How the reason of a process begins, behind its name and end, that was ended for the memory it took: penstock.retries.on tells it by this. */
 #define PST_REASON_OOM "out of memory: "
 
+/* The option of a request with which the gateway says that who asks is an operator there (`operator`). Who may write requests is believed it, as the
+ * user's name: Kafka's ACLs say who that is. */
+#define PST_REQUEST_ROLE "role"
+
 #endif

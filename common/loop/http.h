@@ -54,6 +54,7 @@ enum {
     PST_HTTP_MULTIPART = 2,     /* the body is multipart/form-data (multipart.h) and nothing else, whatever conf's types are */
     PST_HTTP_BYTES = 4,         /* the body is JSON, or bytes: application/octet-stream, or of no type at all */
     PST_HTTP_UPLOAD = 8,        /* the body may be multipart/form-data as well as one of conf's types */
+    PST_HTTP_FORM = 16,         /* the body is what a page's own <form> sends: application/x-www-form-urlencoded, and nothing else */
     PST_HTTP_USER_FLAG = 1 << 8 /* this one and higher ones mean what the filter wants them to mean */
 };
 
@@ -75,12 +76,15 @@ typedef struct pst_http_routes {
 int pst_http_new(pst_loop *l, const pst_http_conf *conf, pst_http **ret_server, pst_err *err);
 /* routes is borrowed for the server's life; the first that matches wins, in order of adding. */
 void pst_http_add_routes(pst_http *s, const pst_http_route *routes, size_t n, void *arg);
-/* Runs before every handler and before bodies are read; a filter that replied (authentication, rate limits) returns false. */
+/* Runs before every handler and before bodies are read; a filter that replied (authentication, rate limits) returns false. One that needs time to decide
+ * returns false, too, and later replies, or lets the request go on with pst_http_resume. */
 void pst_http_set_filter(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg);
 /* Runs behind the filter, for requests whose route was found, before their body is read: are they as the route wants them? As a filter. */
 void pst_http_set_check(pst_http *s, bool (*fn)(void *arg, pst_http_req *req), void *arg);
+/* A request that the filter kept goes on as if it had returned true: its body is read, its handler called. Consumes r, also where its client has gone. */
+void pst_http_resume(pst_http_req *r);
 /* A first segment that paths may begin with, and that is taken off before anything looks at them: /SEGMENT/v1/jobs is /v1/jobs. For cookies that
- * are to be shown below one place alone. */
+ * are to be shown below one place alone. One that ends with "*" stands for every segment that begins so: pst_http_place tells which it was. */
 void pst_http_set_place(pst_http *s, const char *segment);
 /* What is answered when no route matches; default: a 404 problem. Same duties as a handler. status 404 or 405 (Allow is set already). */
 void pst_http_set_fallback(pst_http *s, void (*fn)(void *arg, pst_http_req *req, int status), void *arg);
@@ -131,7 +135,9 @@ int pst_http_basic(const pst_http_req *r, char **ret_user, char **ret_password);
 bool pst_http_shows_token(const pst_http_req *r, const char *token);
 /* The same for the token of a file (secret.h); a request that does not show it is answered here: 401, or 403 where there is no such file. */
 bool pst_http_asks_token(pst_http_req *r, const char *token_path);
-void pst_http_set_data(pst_http_req *r, void *data); /* one pointer for filter and handler; not freed */
+const char *pst_http_place(const pst_http_req *r); /* the segment that was taken off its path (pst_http_set_place), or NULL */
+/* One pointer for filter and handler; free_data (may be NULL) ends it with the request, or with the next one that is set. */
+void pst_http_set_data(pst_http_req *r, void *data, void (*free_data)(void *data));
 void *pst_http_data(const pst_http_req *r);
 
 /* ---- the reply ------------------------------------------------------------------------------------------------------------- */

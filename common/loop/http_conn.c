@@ -123,13 +123,16 @@ static bool guard_type(conn *c, const pst_http_req *r)
     const pst_http *s = c->server;
     static const char *const bytes[] = {"application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json",
                                         NULL};
+    static const char *const form[] = {"application/x-www-form-urlencoded", NULL};
     unsigned flags = r->route ? r->route->flags : 0;
     bool upload = flags & PST_HTTP_MULTIPART;
     if ((flags & PST_HTTP_UPLOAD) && http_guard_type(&r->head, multipart))
         return true;
+    if ((flags & PST_HTTP_FORM) && http_guard_type(&r->head, form))
+        return true;
     if ((flags & PST_HTTP_BYTES) && (http_guard_type(&r->head, bytes) || !http_head_field(&r->head, "Content-Type")))
         return true;
-    if (!(flags & PST_HTTP_BYTES) && (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types)))
+    if (!(flags & (PST_HTTP_BYTES | PST_HTTP_FORM)) && (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types)))
         return true;
     refuse(c, 415,
            upload ? "the body must be multipart/form-data here; say so with Content-Type"
@@ -167,10 +170,18 @@ static void answer_unrouted(pst_http *s, pst_http_req *r, int status, const char
     pst_buf_done(&text);
 }
 
-static void leave_place(const pst_http *s, http_parts *path)
+static bool is_place(const char *place, const char *segment)
 {
-    if (!s->place || !path->n_segments || strcmp(path->segments[0], s->place) != 0)
+    size_t n = strlen(place);
+    return n && place[n - 1] == '*' ? !strncmp(place, segment, n - 1) : !strcmp(place, segment);
+}
+
+static void leave_place(const pst_http *s, pst_http_req *r)
+{
+    http_parts *path = &r->path;
+    if (!s->place || !path->n_segments || !is_place(s->place, path->segments[0]))
         return;
+    r->place = path->segments[0];
     path->n_segments--;
     for (size_t i = 0; i < path->n_segments; i++) {
         path->segments[i] = path->segments[i + 1];
@@ -178,45 +189,78 @@ static void leave_place(const pst_http *s, http_parts *path)
     }
 }
 
-/* Finds the route and lets the filter speak. True when the request goes on to its body. */
-static bool admit(conn *c, pst_http_req *r, bool has_body)
+static void begin_body(conn *c, pst_http_req *r);
+
+static bool has_body(const pst_http_req *r)
+{
+    return r->head.chunked || r->head.length > 0;
+}
+
+/* The filter has nothing against it. */
+static void go_on(conn *c, pst_http_req *r)
 {
     pst_http *s = c->server;
-    char allow[128] = "";
+    if (r->found == 405 && !strcmp(r->head.method, "OPTIONS")) {
+        pst_http_add_header(r, "Allow", r->allow);
+        pst_http_reply(r, 204, NULL, NULL, 0);
+        return;
+    }
+    if (r->found != ROUTE_FOUND) {
+        s->requests++;
+        answer_unrouted(s, r, r->found, r->allow);
+        return;
+    }
+    if (s->check && !s->check(s->check_arg, r))
+        return;
+    r->keep = r->wants_keep;
+    r->body_max = r->route->body_bytes_max ? r->route->body_bytes_max : s->conf.body_bytes_max;
+    if (has_body(r))
+        begin_body(c, r);
+    else
+        dispatch(c);
+}
+
+/* What came meanwhile waits in the input buffer; nobody else looks at it before the request is answered. */
+void pst_http_resume(pst_http_req *r)
+{
+    conn *c = r->conn;
+    if (!c || !r->server) {
+        http_req_free(r);
+        return;
+    }
+    PST_ASSERT(c->req == r && c->state == CONN_BUSY);
+    bool reads_on = r->found == ROUTE_FOUND && has_body(r);
+    go_on(c, r); /* a handler may end the connection */
+    if (reads_on)
+        process(c);
+}
+
+/* Finds the route and lets the filter speak. True when the request goes on. */
+static bool admit(conn *c, pst_http_req *r)
+{
+    pst_http *s = c->server;
     const char *why = NULL;
     if (!strcmp(r->head.target, "*")) {
         pst_http_add_header(r, "Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS");
-        r->keep &= !has_body;
+        r->keep &= !has_body(r);
         pst_http_reply(r, 204, NULL, NULL, 0);
         return false;
     }
-    int found = http_route_find(s, r, allow, &why);
-    if (found == 400) {
+    r->found = http_route_find(s, r, r->allow, &why);
+    if (r->found == 400) {
         refuse(c, 400, why);
         return false;
     }
     if (!guard_type(c, r))
         return false;
-    bool keep = r->keep;
-    r->keep &= !has_body; /* an answer before the body was read ends the connection */
-    c->state = CONN_BUSY; /* filter and fallback may keep it for later */
-    if (s->filter && !s->filter(s->filter_arg, r))
-        return false;
-    if (found == 405 && !strcmp(r->head.method, "OPTIONS")) {
-        pst_http_add_header(r, "Allow", allow);
-        pst_http_reply(r, 204, NULL, NULL, 0);
-        return false;
-    }
-    if (found != ROUTE_FOUND) {
-        s->requests++;
-        answer_unrouted(s, r, found, allow);
-        return false;
-    }
-    if (s->check && !s->check(s->check_arg, r))
-        return false;
-    r->keep = keep;
-    r->body_max = r->route->body_bytes_max ? r->route->body_bytes_max : s->conf.body_bytes_max;
-    return true;
+    r->wants_keep = r->keep;
+    r->keep &= !has_body(r); /* an answer before the body was read ends the connection */
+    c->state = CONN_BUSY;    /* filter and fallback may keep it for later */
+    if (!s->filter || s->filter(s->filter_arg, r))
+        return true;
+    if (c->state == CONN_BUSY) /* it is kept: the head is whole, and what takes long now is ours */
+        http_conn_deadline(c, -1);
+    return false;
 }
 
 static bool count_body(pst_http_req *r, size_t bytes)
@@ -272,18 +316,13 @@ static void begin_request(conn *c, pst_http_req *r, size_t len)
             return;
         }
     }
-    leave_place(c->server, &r->path);
+    leave_place(c->server, r);
     pst_buf text = {0};
     for (size_t i = 0; i < r->path.n_segments; i++)
         pst_buf_printf(&text, "/%s", r->path.segments[i]);
     r->path_text = text.len ? pst_buf_steal(&text) : pst_strdup("/");
-    bool has_body = h->chunked || h->length > 0;
-    if (!guard(c, h) || !admit(c, r, has_body))
-        return;
-    if (has_body)
-        begin_body(c, r);
-    else
-        dispatch(c);
+    if (guard(c, h) && admit(c, r))
+        go_on(c, r);
 }
 
 /* Returns false when more bytes are needed. */

@@ -94,7 +94,12 @@ struct pst_http_req {
     out_header *headers;
     size_t n_headers;
     bool head_only, keep;
+    bool wants_keep; /* of a request that the filter keeps: what keep is again when it goes on */
+    int found;       /* likewise: what http_route_find said */
+    char allow[128];
+    const char *place;
     void *data;
+    void (*free_data)(void *data);
 };
 
 typedef struct http_ws {

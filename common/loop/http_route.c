@@ -132,6 +132,8 @@ void http_req_free(pst_http_req *r)
         free(r->headers[i].value);
     }
     free(r->headers);
+    if (r->data && r->free_data)
+        r->free_data(r->data);
     free(r);
 }
 
@@ -264,14 +266,22 @@ char *pst_http_cookie(const pst_http_req *r, const char *name)
     return NULL;
 }
 
+const char *pst_http_place(const pst_http_req *r)
+{
+    return r->place;
+}
+
 bool pst_http_gone(const pst_http_req *r)
 {
     return !r->conn;
 }
 
-void pst_http_set_data(pst_http_req *r, void *data)
+void pst_http_set_data(pst_http_req *r, void *data, void (*free_data)(void *data))
 {
+    if (r->data && r->free_data)
+        r->free_data(r->data);
     r->data = data;
+    r->free_data = free_data;
 }
 
 void *pst_http_data(const pst_http_req *r)

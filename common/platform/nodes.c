@@ -10,6 +10,7 @@
 #include "common/platform/codec.h"
 #include "schemas/avro.h"
 #include "schemas/events.h"
+#include "schemas/job_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,6 +219,8 @@ int pst_nodes_tell(pst_client *c, const pst_node_word *word, pst_node_said *ret_
     pst_str_map_set(&r.options, &r.n_options, "node", word->node);
     if (word->reason)
         pst_str_map_set(&r.options, &r.n_options, "reason", word->reason);
+    if (word->is_operator)
+        pst_str_map_set(&r.options, &r.n_options, PST_REQUEST_ROLE, "operator");
     int rc = open_answers(c, &answers, err);
     if (!rc)
         rc = pst_client_publish(c, PST_TOPIC_JOBS_REQUESTS, &pst_job_request_type, word->node, &r, PUBLISH_MS, &said.partition,

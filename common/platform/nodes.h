@@ -19,6 +19,7 @@ int pst_nodes_read(pst_client *c, json_t **ret_nodes, pst_err *err);
 typedef struct pst_node_word {
     pst_job_action action;            /* NODE_DRAIN, NODE_RESUME, NODE_LOST */
     const char *node, *user, *reason; /* reason NULL = none */
+    bool is_operator;                 /* the gateway has let him in as one (PST_REQUEST_ROLE) */
 } pst_node_word;
 
 typedef struct pst_node_said {

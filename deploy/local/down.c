@@ -40,6 +40,8 @@ static const pst_opt up_opts[] = {
     {"timeout", 0, PST_OPT_SPAN, offsetof(local_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
     {"isolation", 0, PST_OPT_STR, offsetof(local_up_opts, isolation), "LEVEL", NULL,
      "the weakest isolation that jobs may have on this computer: none, user or sandbox (`penstock lcm --isolation`) [none]"},
+    {"users", 0, PST_OPT_STR, offsetof(local_up_opts, users), "FILE", NULL,
+     "the gateway's users, in place of its token (`penstock gateway --users`)"},
     {"log-mib", 0, PST_OPT_INT, offsetof(local_up_opts, log_mib), "N 1..4096", "16",
      "size at which a service puts its log aside (NAME.log.1 to .4 are kept) and begins a new one"},
 };

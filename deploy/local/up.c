@@ -304,8 +304,10 @@ static int start_services(up *u, pst_err *err)
         snprintf(port, sizeof port, "%d", choose_port(u->o->gateway_port, &u->settings->gateway, 8080));
         setting_put(&u->settings->gateway, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
         refresh_environment(u);
-        const char *args[] = {"gateway", "--port", port, NULL};
+        char *users = u->o->users ? realpath(u->o->users, NULL) : NULL; /* services may be started again from another folder */
+        const char *args[] = {"gateway", "--port", port, u->o->users ? "--users" : NULL, users ? users : u->o->users, NULL};
         rc = local_services_add(&u->services, "gateway", args, err);
+        free(users);
     }
     const char *trainer[] = {"trainer", "--port", LOCAL_PORT, NULL}, *lcm[] = {"lcm", "--port", LOCAL_PORT, NULL, NULL, NULL};
     if (u->o->isolation) {
@@ -326,6 +328,7 @@ static int write_profile(up *u, pst_err *err)
     json_object_set_new(f, "bootstrap", json_string(s->bootstrap.value));
     json_object_set_new(f, "registry", json_string(s->registry.value));
     json_object_set_new(f, "gateway", left_out(u, "gateway") ? json_null() : json_string(s->gateway.value));
+    json_object_set_new(f, "gateway_users", json_boolean(u->o->users));
     json_object_set_new(f, "embedded", json_boolean(s->embedded));
     json_object_set_new(f, "state_dir", json_string(s->state_dir.value));
     json_object_set_new(f, "pid", json_integer(getpid()));
@@ -520,8 +523,9 @@ void local_print_addresses(void *file, const json_t *status, bool color)
     fprintf(f, "  %sbroker%s      %s%s\n", b, e, pst_json_str(status, "bootstrap", "?"),
             pst_json_bool(status, "embedded", false) ? "   in-memory cluster of librdkafka; nothing is kept" : "");
     fprintf(f, "  %sregistry%s    %s\n", b, e, pst_json_str(status, "registry", "?"));
-    char *page = local_page_address(gateway, pst_json_str(status, "state_dir", ""));
-    if (page)
+    char *page = pst_json_bool(status, "gateway_users", false) ? pst_strdup(gateway ? gateway : "")
+                                                               : local_page_address(gateway, pst_json_str(status, "state_dir", ""));
+    if (page && *page)
         fprintf(f, "  %spage%s        %s\n", b, e, page);
     free(page);
     fprintf(f, "  %sstate%s       %s\n", b, e, pst_json_str(status, "state_dir", "?"));

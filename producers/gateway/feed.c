@@ -1,6 +1,7 @@
 /* feed.c - what streams and the page show, out of Kafka: one consumer without a group reads the platform's topics from a little before their ends (so that a page that opens
  * shows something) and hands each record, as JSON, to the loop's thread. A full queue pauses the reading, it never grows. */
 #include "producers/gateway/gateway.h"
+#include "producers/gateway/owners.h"
 
 #include "common/base/retry.h"
 #include "common/base/clock.h"
@@ -39,9 +40,9 @@ struct gw_feed {
 };
 
 typedef struct post {
-    gw_hub *hub;
+    gw_state *g;
     const char *kind;
-    char *key, *id, *json; /* json NULL: too large to be taken apart */
+    char *key, *id, *json, *owner; /* json NULL: too large to be taken apart; owner NULL: it proves none */
     size_t len;
 } post;
 
@@ -50,6 +51,7 @@ static void post_free(post *p)
     free(p->key);
     free(p->id);
     free(p->json);
+    free(p->owner);
     free(p);
 }
 
@@ -57,7 +59,9 @@ static void post_free(post *p)
 static void deliver(void *arg)
 {
     post *p = arg;
-    gw_hub_send(p->hub, p->kind, p->key, p->id, p->json, p->json ? strlen(p->json) : p->len);
+    if (p->owner)
+        gw_owners_learn(p->g->owners, p->key, p->owner);
+    gw_hub_send(p->g->hub, p->kind, p->key, p->id, p->json, p->json ? strlen(p->json) : p->len);
     post_free(p);
 }
 
@@ -123,11 +127,12 @@ static void hand_over(gw_feed *f, const pst_record *r)
         return;
     }
     post *p = pst_alloc(sizeof *p);
-    *p = (post){.hub = f->g->hub,
+    *p = (post){.g = f->g,
                 .kind = kind,
                 .key = pst_strndup(r->key ? r->key : "", r->key ? r->key_len : 0),
                 .id = pst_sprintf("%s/%d/%lld", r->topic, r->partition, (long long)r->offset),
                 .len = r->value_len,
+                .owner = json_is_object(j) ? gw_owner_of_record(kind, j) : NULL,
                 .json = rc == PST_ELIMIT ? NULL
                         : j              ? pst_json_text(j)
                                          : pst_strdup("null")};

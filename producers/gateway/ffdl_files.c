@@ -192,12 +192,12 @@ static const gw_answer to_definition[] = ANSWERS("the archive, byte for byte as 
                        to_model[] = ANSWERS("a zip of RESULT_DIR as it is now: files of the learner, and its logs below learner-N/");
 
 static const gw_route routes[] = {
-    {{"GET", "/v1/models/{id}/definition", definition, 0, GW_FFDL, "The code that was submitted with the job."},
+    {{"GET", "/v1/models/{id}/definition", definition, 0, GW_FFDL | GW_ALL, "The code that was submitted with the job."},
      "downloadDefinition",
      params,
      NULL,
      to_definition},
-    {{"GET", "/v1/models/{id}/trained_model", trained_model, 0, GW_FFDL, "The job's results as a zip archive, 4 GiB at most."},
+    {{"GET", "/v1/models/{id}/trained_model", trained_model, 0, GW_FFDL | GW_ALL, "The job's results as a zip archive, 4 GiB at most."},
      "downloadTrainedModel",
      params,
      NULL,

@@ -171,13 +171,13 @@ static const gw_answer to_logs[] = {{200, "the lines, as they come", "applicatio
                                     {0}};
 
 static const gw_route routes[] = {
-    {{"GET", "/v1/models/{id}/logs", logs, 0, GW_FFDL | GW_GRANTED,
+    {{"GET", "/v1/models/{id}/logs", logs, 0, GW_FFDL | GW_GRANTED | GW_ALL,
       "The job's log as text, to its present end or followed (`follow`, a websocket). `{id}` `wstest`: a test stream."},
      "followLogs",
      params,
      NULL,
      to_logs},
-    {{"GET", "/v1/models/{id}/metrics", metrics, 0, GW_FFDL | GW_GRANTED,
+    {{"GET", "/v1/models/{id}/metrics", metrics, 0, GW_FFDL | GW_GRANTED | GW_ALL,
       "The job's evaluations the same way: one `{type, timestamp, iteration, Values}` a line or frame."},
      "followMetrics",
      params,

@@ -11,6 +11,7 @@
 #include "common/loop/multipart.h"
 #include "common/objects/objects.h"
 #include "common/platform/code.h"
+#include "producers/gateway/caller.h"
 #include "schemas/job_state.h"
 #include "schemas/manifest.h"
 #include "schemas/training_id.h"
@@ -175,6 +176,7 @@ static void submit(void *arg, pst_http_req *req)
                               .user = user ? user : pst_strdup(pst_account_name(NULL)),
                               .manifest = manifest,
                               .time = pst_now_us()}};
+    gw_caller_sign(req, &u->request);
     g->uploads++;
     if (pst_thread_detached("gateway-upload", put_away, u)) {
         pst_err_set(&u->err, PST_ENOMEM, PST_CLASS_RETRY, "sys", 0, "no thread to be had");
@@ -189,18 +191,20 @@ static void say_id(pst_http_req *req, int status, const char *id)
     pst_http_reply_json(req, status, json_pack("{s:s}", "model_id", id));
 }
 
-/* Published as its owner's wish: whoever is let in as somebody else was refused by gw_ffdl_job, and the token's bearer acts for whose job it is. */
+/* Published as the wish of whom --users knows by name; else as its owner's: whoever is let in as somebody else was refused by gw_ffdl_job, and the token's bearer acts for whose job it is. */
 static void ask(gw_state *g, pst_http_req *req, const json_t *doc, pst_job_action action, gw_published published)
 {
     const char *id = pst_http_param(req, "id");
     char uuid[37];
     pst_uuid7(uuid);
-    pst_job_request r = {.request_id = uuid,
-                         .user = (char *)(uintptr_t)gw_ffdl_owner(doc),
+    pst_job_request r = {.request_id = pst_strdup(uuid),
+                         .user = pst_strdup(gw_ffdl_owner(doc)),
                          .action = action,
-                         .training_id = (char *)(uintptr_t)id,
+                         .training_id = pst_strdup(id),
                          .time = pst_now_us()};
+    gw_caller_sign(req, &r);
     gw_publisher_send(g->publisher, req, &r, id, id, published);
+    pst_event_clear(&pst_job_request_type, &r);
 }
 
 static void halt_published(gw_state *g, pst_http_req *req, const char *id)
@@ -342,31 +346,31 @@ static const gw_answer to_list[] = {{200, "newest first, 1,000 at most", "applic
                        to_delete[] = {{200, "deleted, or being ended for it", "application/json", "FfdlId"}, NOT_YOURS, NOT_PUBLISHED, {0}};
 
 static const gw_route routes[] = {
-    {{"POST", "/v1/models", submit, BODY_MAX, PST_HTTP_MULTIPART | GW_FFDL,
+    {{"POST", "/v1/models", submit, BODY_MAX, PST_HTTP_MULTIPART | GW_FFDL | GW_USER,
       "Submits a job as FfDL's client does: the parts `manifest` and `model_definition` (zip, 128 MiB with all), chunked or not. 201 when "
       "the Trainer has it."},
      "createModel",
      of_submit,
      upload_body,
      to_submit},
-    {{"GET", "/v1/models", list, 0, GW_FFDL,
+    {{"GET", "/v1/models", list, 0, GW_FFDL | GW_ALL,
       "FfDL's list of jobs, newest first: `{\"models\": […]}`. With basic authentication those of its user, with a bearer token all."},
      "listModels",
      of_list,
      NULL,
      to_list},
-    {{"GET", "/v1/models/{id}", show, 0, GW_FFDL, "One job as FfDL's `Model`. 401 also for a job of another user."},
+    {{"GET", "/v1/models/{id}", show, 0, GW_FFDL | GW_ALL, "One job as FfDL's `Model`. 401 also for a job of another user."},
      "showModel",
      of_job,
      NULL,
      to_show},
-    {{"PATCH", "/v1/models/{id}", patch, PATCH_MAX, GW_FFDL,
+    {{"PATCH", "/v1/models/{id}", patch, PATCH_MAX, GW_FFDL | GW_USER,
       "`{\"status\": \"halt\"}` halts the job: its processes are stopped, it may be resumed."},
      "haltModel",
      of_action,
      patch_body,
      to_patch},
-    {{"DELETE", "/v1/models/{id}", delete, 0, GW_FFDL, "Ends a job and removes it."}, "deleteModel", of_action, NULL, to_delete},
+    {{"DELETE", "/v1/models/{id}", delete, 0, GW_FFDL | GW_USER, "Ends a job and removes it."}, "deleteModel", of_action, NULL, to_delete},
 };
 
 const gw_noun gw_ffdl_noun = {"ffdl", "Jobs as FfDL's REST interface has them.", routes, sizeof routes / sizeof *routes, gw_ffdl_schemas};

@@ -275,12 +275,13 @@ static const gw_param params[] = {
 static const gw_answer to_lines[] = ANSWERS("FfdlLogLines"), to_metrics[] = ANSWERS("FfdlEMetrics");
 
 static const gw_route routes[] = {
-    {{"GET", "/v1/logs/{id}/loglines", loglines, 0, GW_FFDL, "A page of the job's log lines, each with a number and a time of its own."},
+    {{"GET", "/v1/logs/{id}/loglines", loglines, 0, GW_FFDL | GW_ALL,
+      "A page of the job's log lines, each with a number and a time of its own."},
      "pageLogLines",
      params,
      NULL,
      to_lines},
-    {{"GET", "/v1/logs/{id}/emetrics", emetrics, 0, GW_FFDL, "A page of the job's evaluations, the same way."},
+    {{"GET", "/v1/logs/{id}/emetrics", emetrics, 0, GW_FFDL | GW_ALL, "A page of the job's evaluations, the same way."},
      "pageEMetrics",
      params,
      NULL,

@@ -3,6 +3,7 @@
  * is not shown: it holds passwords. Whose a job is, is weighed here for every path with an id. */
 #include "producers/gateway/ffdl.h"
 
+#include "producers/gateway/caller.h"
 #include "schemas/job_state.h"
 #include "schemas/manifest.h"
 
@@ -15,6 +16,9 @@
 
 char *gw_ffdl_user(const pst_http_req *req)
 {
+    const char *caller = gw_caller_name(req); /* under --users all else that a request says of it is a client's word */
+    if (caller)
+        return gw_caller_sees_all(req) ? NULL : pst_strdup(caller);
     char *name = gw_who_name(req);
     return name || pst_http_header(req, "Authorization") ? name : gw_ffdl_userinfo(req);
 }
@@ -32,10 +36,14 @@ json_t *gw_ffdl_job(gw_state *g, pst_http_req *req)
 {
     pst_err err = {0};
     const char *id = pst_http_param(req, "id");
-    char *user = gw_ffdl_user(req);
+    char *user = gw_caller_name(req) ? pst_strdup(gw_caller_name(req)) : gw_ffdl_user(req);
     json_t *doc = gw_ffdl_find(g, id, &err);
     const char *owner = json_string_value(json_object_get(doc, "user"));
-    bool may = doc && (!user || (owner && !strcmp(user, owner)));
+    bool touches = strcmp(pst_http_method(req), "GET") != 0 && strcmp(pst_http_method(req), "HEAD") != 0, may = doc != NULL;
+    if (gw_caller_name(req))
+        may = may && (touches ? gw_caller_touches(req, owner) : gw_caller_sees(req, owner));
+    else
+        may = may && (!user || (owner && !strcmp(user, owner)));
     if (doc && !strcmp(pst_json_str(doc, "state", ""), "REJECTED")) { /* FfDL knows none: what was refused never was */
         json_decref(doc);
         doc = NULL;

@@ -28,6 +28,7 @@ typedef struct gw_feed gw_feed;
 typedef struct gw_publisher gw_publisher;
 typedef struct gw_awaited gw_awaited;
 typedef struct gw_page gw_page;
+typedef struct gw_owners gw_owners;
 
 /* Memory for one record as JSON: sixteen times the largest event of ours. */
 enum { PST_GATEWAY_RECORD_ROOM = 8 << 20 };
@@ -38,6 +39,7 @@ typedef struct gw_state {
     pst_http *http;
     gw_who *who;
     gw_hub *hub;
+    gw_owners *owners; /* owners.h */
     gw_feed *feed;
     gw_publisher *publisher;
     pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
@@ -64,8 +66,13 @@ void gw_hub_free(gw_hub *h); /* after the loop whose output buffers may still ho
 /* json NULL: the record could not be taken apart within bounds; it and what is larger than 256 KiB travel as an event `skipped` that names it.
  * kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
 void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);
-/* Opens a stream for the request; kinds "state,log", key "training-…"; NULL or "" = all. Replays from Last-Event-ID, else the latest states. */
-void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key);
+/* Opens a stream for the request; kinds "state,log", key "training-…"; NULL or "" = all. Replays from Last-Event-ID, else the latest states.
+ * only: what is about a job is shown where the job is this user's; NULL = of everybody. */
+void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key, const char *only);
+/* Whose a job is (NULL: not known), for streams with `only`; without it they show no job at all. */
+void gw_hub_set_owners(gw_hub *h, const char *(*owner_of)(void *arg, const char *training_id), void *arg);
+/* Ends all streams, whose clients come again and are weighed anew: who may what has changed. */
+void gw_hub_end_streams(gw_hub *h);
 /* A client that falls out of the ring gets an event `missed` with the number of events it did not get. */
 size_t gw_hub_streams(const gw_hub *h);
 void gw_hub_dump(const gw_hub *h, json_t *to);
@@ -98,6 +105,9 @@ void gw_dump(void *arg, json_t *to);
 /* job_store.c: the store of jobs, or NULL; between the two nobody else uses it. @thread loop */
 pst_store *gw_store_lock(gw_state *g, pst_err *err);
 void gw_store_unlock(gw_state *g);
+
+/* job_owner.c: may the caller see (touches: change) the job of {id}? false: req is answered. @thread loop */
+bool gw_job_allowed(gw_state *g, pst_http_req *req, bool touches);
 
 /* Runs fn on the loop's thread; waits while its queue is full, unless *stop (NULL = never) becomes true: false then. @thread any but the loop's */
 bool gw_post(gw_state *g, void (*fn)(void *arg), void *arg, const _Atomic bool *stop);

@@ -4,6 +4,7 @@
 #include "producers/gateway/gateway.h"
 #include "producers/gateway/gateway_verb.h"
 #include "producers/gateway/openapi.h"
+#include "producers/gateway/owners.h"
 #include "producers/gateway/routes.h"
 
 #include "common/base/clock.h"
@@ -20,7 +21,7 @@
 
 typedef struct gateway_opts {
     int64_t port, models_mib, infer_seconds;
-    const char *listen, *auth;
+    const char *listen, *auth, *users;
     pst_opt_list hosts;
 } gateway_opts;
 static const pst_opt gateway_table[] = {
@@ -29,6 +30,10 @@ static const pst_opt gateway_table[] = {
      "an address, or * for all; put a proxy with TLS before it then, and name it with --host"},
     {"auth", 0, PST_OPT_STR, offsetof(gateway_opts, auth), "HOW", "token",
      "token: every request but /health shows <state-dir>/token, made where there is none; none: nobody is asked, on loopback only"},
+    {"users", 0, PST_OPT_STR, offsetof(gateway_opts, users), "FILE", NULL,
+     "who may, and what, in place of the token: lines name:hash:role[,role], hashes of `penstock user hash`, roles viewer, user, operator; "
+     "read again when "
+     "it changes"},
     {"models-mib", 0, PST_OPT_INT, offsetof(gateway_opts, models_mib), "MIB 16..1048576", "1024",
      "memory for models that answer requests (/v2); those asked for longest ago are closed for others"},
     {"infer-seconds", 0, PST_OPT_INT, offsetof(gateway_opts, infer_seconds), "S 1..3600", "30",
@@ -46,7 +51,7 @@ const pst_usage pst_gateway_usage = {"gateway",
                                      "curl -H \"$A\" -H Content-Type:application/yaml --data-binary @manifest.yml "
                                      "http://127.0.0.1:8080/v1/jobs",
                                      gateway_table,
-                                     6,
+                                     sizeof gateway_table / sizeof *gateway_table,
                                      false};
 
 static void drained(void *arg)
@@ -67,6 +72,22 @@ static int make_token(const char *state_dir, char **ret_token, pst_err *err)
     return rc ? rc : pst_token_make(state_dir, wanted && *wanted ? wanted : NULL, ret_token, err);
 }
 
+static void users_changed(void *arg)
+{
+    const gw_state *g = arg;
+    gw_hub_end_streams(g->hub);
+}
+
+static int use_users(gw_state *g, const char *path, pst_err *err)
+{
+    gw_users *users = NULL;
+    int rc = gw_users_open(path, &users, err);
+    if (!rc)
+        rc = gw_who_use_users(g->who, g->loop, users, err);
+    gw_who_on_change(g->who, users_changed, g);
+    return rc;
+}
+
 /* Who is asked for what; on the server that listens already, before its first request. */
 static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
 {
@@ -75,6 +96,9 @@ static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
     int rc = 0;
     if (!asks && strcmp(o->auth, "none"))
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--auth %s: there is token, and none", o->auth);
+    else if (!asks && o->users)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                         "--auth none asks nobody, --users asks everybody: leave one of them out");
     else if (!asks && !pst_http_is_loopback(g->http))
         rc =
             pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
@@ -85,8 +109,11 @@ static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
         rc = make_token(g->client->settings->state_dir.value, &token, err);
     if (!rc) {
         g->who = gw_who_new(token);
-        gw_who_guard(g->who, g->http);
+        if (o->users)
+            rc = use_users(g, o->users, err);
     }
+    if (!rc)
+        gw_who_guard(g->who, g->http);
     free(token);
     return rc;
 }
@@ -98,6 +125,11 @@ static char *describe(void)
     char *text = pst_json_text(j);
     json_decref(j);
     return text;
+}
+
+static const char *owner_of(void *arg, const char *training_id)
+{
+    return gw_owners_of(arg, training_id);
 }
 
 /* What failed leaves the rest NULL: take_apart frees what is there. */
@@ -120,6 +152,8 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
     g->refused = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_REFUSED, NULL);
     g->streams = pst_metric_of(g->metrics, PST_METRIC_GATEWAY_STREAMS, NULL);
     g->hub = gw_hub_new();
+    g->owners = gw_owners_new(g);
+    gw_hub_set_owners(g->hub, owner_of, g->owners);
     g->description = describe();
     gw_routes_add(g->http, g);
     if (!strncmp(g->client->settings->store.value, "memory:", 7))
@@ -156,10 +190,11 @@ static void take_apart(gw_state *g)
         pst_loop_run_for(g->loop, 20); /* and the last ones are taken there */
     gw_publisher_free(g->publisher);
     gw_await_end(g);
+    gw_who_free(g->who); /* answers what it keeps */
     pst_http_free(g->http);
-    gw_who_free(g->who);
     pst_view_stop(g->view);
     pst_store_close(g->store);
+    gw_owners_free(g->owners);
     pst_metrics_free(g->metrics);
     pst_loop_free(g->loop);
     pst_dump_free(g->dump);

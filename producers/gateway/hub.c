@@ -26,8 +26,8 @@ typedef struct item {
 typedef struct client {
     gw_hub *hub;
     pst_http_stream *stream;
-    char *kinds, *key; /* NULL = all */
-    uint64_t next;     /* the event it gets next, counted from the hub's first */
+    char *kinds, *key, *only; /* NULL = all */
+    uint64_t next;            /* the event it gets next, counted from the hub's first */
     struct client *next_client;
 } client;
 
@@ -37,6 +37,8 @@ struct gw_hub {
     size_t bytes, live;  /* of the ring; of all that is in memory */
     client *clients;
     size_t n_clients;
+    const char *(*owner_of)(void *arg, const char *training_id);
+    void *owner_arg;
 };
 
 gw_hub *gw_hub_new(void)
@@ -57,6 +59,7 @@ static void client_free(client *c)
 {
     free(c->kinds);
     free(c->key);
+    free(c->only);
     free(c);
 }
 
@@ -84,11 +87,25 @@ void gw_hub_dump(const gw_hub *h, json_t *to)
     json_t *streams = json_array();
     for (const client *c = h->clients; c; c = c->next_client)
         json_array_append_new(streams,
-                              json_pack("{s:s?, s:s?, s:I, s:I}", "kinds", c->kinds, "key", c->key, "behind",
+                              json_pack("{s:s?, s:s?, s:s?, s:I, s:I}", "kinds", c->kinds, "key", c->key, "user", c->only, "behind",
                                         (json_int_t)(h->end - c->next), "backlog_bytes", (json_int_t)pst_http_stream_backlog(c->stream)));
     json_object_set_new(to, "hub",
                         json_pack("{s:I, s:I, s:I, s:I, s:o}", "first", (json_int_t)h->first, "end", (json_int_t)h->end, "ring_bytes",
                                   (json_int_t)h->bytes, "held_bytes", (json_int_t)(h->live - h->bytes), "streams", streams));
+}
+
+/* Models, pipelines and what measures those are everybody's; all else is about one job, and shown only where it is known whose. */
+static bool may_see(const client *c, const item *i)
+{
+    static const char *const shared[] = {"model", "pipeline", "worker"};
+    const gw_hub *h = c->hub;
+    if (!c->only || (!strcmp(i->kind, "metric") && !strncmp(i->key, "pipeline:", 9)))
+        return true;
+    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++)
+        if (!strcmp(i->kind, shared[k]))
+            return true;
+    const char *owner = h->owner_of ? h->owner_of(h->owner_arg, i->key) : NULL;
+    return owner && !strcmp(owner, c->only);
 }
 
 static bool wants(const client *c, const item *i)
@@ -122,7 +139,7 @@ static void advance(client *c)
         report_missed(c);
     while (c->next >= h->first && c->next < h->end && pst_http_stream_backlog(c->stream) < WINDOW_BYTES) {
         const item *i = &h->ring[c->next++ % RING];
-        if (wants(c, i) && pst_http_stream_send(c->stream, i->piece) < 0)
+        if (wants(c, i) && may_see(c, i) && pst_http_stream_send(c->stream, i->piece) < 0)
             return; /* it is being closed; on_close follows */
     }
 }
@@ -211,7 +228,19 @@ static void place(gw_hub *h, client *c, const char *last_id)
     pst_http_sse_send(c->stream, NULL, "reset", "{}", 2);
 }
 
-void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key)
+void gw_hub_set_owners(gw_hub *h, const char *(*owner_of)(void *arg, const char *training_id), void *arg)
+{
+    h->owner_of = owner_of;
+    h->owner_arg = arg;
+}
+
+void gw_hub_end_streams(gw_hub *h)
+{
+    while (h->clients)
+        pst_http_stream_abort(h->clients->stream);
+}
+
+void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key, const char *only)
 {
     if (h->n_clients >= STREAMS_MAX) {
         pst_http_add_header(req, "Retry-After", "5");
@@ -221,7 +250,10 @@ void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *
     }
     const char *last_id = pst_http_last_event_id(req);
     client *c = pst_alloc(sizeof *c);
-    *c = (client){.hub = h, .kinds = kinds && *kinds ? pst_strdup(kinds) : NULL, .key = key && *key ? pst_strdup(key) : NULL};
+    *c = (client){.hub = h,
+                  .kinds = kinds && *kinds ? pst_strdup(kinds) : NULL,
+                  .key = key && *key ? pst_strdup(key) : NULL,
+                  .only = only ? pst_strdup(only) : NULL};
     char *last = pst_strdup(last_id);
     c->stream = pst_http_sse_open(req, on_close, c);
     if (c->stream) {

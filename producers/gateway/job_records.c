@@ -98,6 +98,8 @@ static void *read_topic(void *arg)
 
 static void start_reading(gw_state *g, pst_http_req *req, pst_topic topic)
 {
+    if (!gw_job_allowed(g, req, false))
+        return;
     if (g->readers >= READERS_MAX) {
         pst_http_add_header(req, "Retry-After", "1");
         pst_http_problem(req, 503, "busy", NULL, "four readers are at work already; ask again in a moment");
@@ -168,13 +170,13 @@ static const gw_param params[] = {GW_ID,
 static const gw_answer events[] = ANSWERS("JobEvent"), logs[] = ANSWERS("LogLine"), metrics[] = ANSWERS("MetricPoint");
 
 static const gw_route routes[] = {
-    {{"GET", "/v1/jobs/{id}/events", read_events, 0, 0, "The last `limit` (1000) events of the job, `JobEvent`."},
+    {{"GET", "/v1/jobs/{id}/events", read_events, 0, GW_ALL, "The last `limit` (1000) events of the job, `JobEvent`."},
      "readEvents",
      params,
      NULL,
      events},
-    {{"GET", "/v1/jobs/{id}/logs", read_logs, 0, 0, "The last `limit` (1000) log lines, `LogLine`."}, "readLogs", params, NULL, logs},
-    {{"GET", "/v1/jobs/{id}/metrics", read_metrics, 0, 0, "The last `limit` (1000) evaluations, `MetricPoint`."},
+    {{"GET", "/v1/jobs/{id}/logs", read_logs, 0, GW_ALL, "The last `limit` (1000) log lines, `LogLine`."}, "readLogs", params, NULL, logs},
+    {{"GET", "/v1/jobs/{id}/metrics", read_metrics, 0, GW_ALL, "The last `limit` (1000) evaluations, `MetricPoint`."},
      "readMetrics",
      params,
      NULL,

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 #include "common/platform/why.h"
+#include "producers/gateway/caller.h"
 #include "producers/gateway/routes.h"
 
 #include <stdlib.h>
@@ -14,7 +15,7 @@ enum { READERS_MAX = 4 }; /* together with those of job_records.c */
 typedef struct asking {
     gw_state *g;
     pst_http_req *req;
-    char *id;
+    char *id, *viewer; /* viewer: who sees no job but his own; NULL: all */
     json_t *told;
     pst_err err;
     int rc;
@@ -33,6 +34,7 @@ static void answer(void *arg)
     else
         pst_http_reply_json(a->req, 200, a->told);
     free(a->id);
+    free(a->viewer);
     free(a);
 }
 
@@ -42,7 +44,7 @@ static void *compute(void *arg)
     pst_why *w = NULL;
     a->rc = pst_why_gather(a->g->client, &w, &a->err);
     if (!a->rc)
-        a->rc = pst_why_tell(w, a->id, NULL, pst_now_us(), &a->told, &a->err);
+        a->rc = pst_why_tell(w, a->id, a->viewer, pst_now_us(), &a->told, &a->err);
     pst_why_free(w);
     gw_post(a->g, answer, a, NULL);
     return NULL;
@@ -51,6 +53,8 @@ static void *compute(void *arg)
 static void why(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
+    if (!gw_job_allowed(g, req, false))
+        return;
     if (g->readers >= READERS_MAX) {
         pst_http_add_header(req, "Retry-After", "1");
         pst_http_problem(req, 503, "busy", NULL, "four readers are at work already; ask again in a moment");
@@ -58,6 +62,8 @@ static void why(void *arg, pst_http_req *req)
     }
     asking *a = pst_alloc(sizeof *a);
     *a = (asking){.g = g, .req = req, .id = pst_strdup(pst_http_param(req, "id"))};
+    if (!gw_caller_sees_all(req))
+        a->viewer = pst_strdup(gw_caller_of(req)->name);
     g->readers++;
     if (pst_thread_detached("gateway-why", compute, a)) {
         a->rc = pst_err_set(&a->err, PST_ENOMEM, PST_CLASS_RETRY, "sys", 0, "no thread to be had");
@@ -96,7 +102,7 @@ static const gw_answer answers[] = {{200, "why it is where it is", "application/
                                     {503, "four readers are at work already, or the broker is not reached", GW_PROBLEM},
                                     {0}};
 static const gw_route routes[] = {
-    {{"GET", "/v1/jobs/{id}/why", why, 0, 0,
+    {{"GET", "/v1/jobs/{id}/why", why, 0, GW_ALL,
       "Why the job is where it is, computed now: place, what is ahead, what is missing on which node."},
      "whyJob",
      params,

@@ -7,6 +7,7 @@
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/settings.h"
+#include "producers/gateway/caller.h"
 #include "producers/gateway/routes.h"
 #include "schemas/avro.h"
 #include "schemas/manifest.h"
@@ -19,6 +20,12 @@
 #include <strings.h>
 
 enum { BODY_MAX = 16 << 20, LIST_MAX = 1000, STORE_PAGE = 1000 /* the store gives no more at once */, LOOKED_MAX = 4000 };
+
+static void unknown_job(pst_http_req *req)
+{
+    pst_http_problem(req, 404, "unknown-job", NULL,
+                     "there is no job of this id (a job just submitted appears once the Trainer has seen it)");
+}
 
 /* ---- submit ---- */
 
@@ -99,6 +106,7 @@ static void complete(pst_http_req *req, pst_job_request *r)
     else if (known && !strcmp(r->user, "anonymous"))
         text_set(&r->user, known);
     free(known);
+    gw_caller_sign(req, r);
     r->time = pst_now_us();
 }
 
@@ -140,9 +148,11 @@ static void act(gw_state *g, pst_http_req *req, pst_job_action action, const cha
 {
     const char *id = pst_http_param(req, "id");
     PST_ASSERT(id);
+    if (!gw_job_allowed(g, req, true))
+        return;
     pst_job_request r = {.request_id = pst_strdup(""), .user = pst_strdup("anonymous"), .action = action, .training_id = pst_strdup(id)};
     complete(req, &r);
-    if (!strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
+    if (!gw_caller_name(req) && !strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
         text_set(&r.user, pst_account_name(NULL));
     if (priority)
         pst_str_map_set(&r.options, &r.n_options, "priority", priority);
@@ -274,11 +284,16 @@ static void list(void *arg, pst_http_req *req)
         return;
     }
     json_t *jobs = json_array();
+    const char *user = filter(req, "user");
     int rc = 0;
+    if (!gw_caller_sees_all(req)) { /* of another user there is nothing to see */
+        room = !user || !strcmp(user, gw_caller_of(req)->name);
+        user = gw_caller_of(req)->name;
+    }
     while (!rc && room && looked < LOOKED_MAX) {
         json_t *docs = NULL;
         size_t asked = searches || limit >= STORE_PAGE ? STORE_PAGE : limit + 1;
-        pst_store_query q = {.state = filter(req, "state"), .user = filter(req, "user"), .after = last, .limit = asked};
+        pst_store_query q = {.state = filter(req, "state"), .user = user, .after = last, .limit = asked};
         pst_store *s = gw_store_lock(g, &err);
         rc = s ? pst_store_list(s, "jobs", &q, &docs, &err) : err.code;
         gw_store_unlock(g);
@@ -312,10 +327,10 @@ static void show(void *arg, pst_http_req *req)
     pst_store *s = gw_store_lock(g, &err);
     int rc = s ? pst_store_get(s, "jobs", id, &doc, &err) : err.code;
     gw_store_unlock(g);
-    if (rc == PST_ENOTFOUND)
-        pst_http_problem(req, 404, "unknown-job", NULL,
-                         "there is no job of this id (a job just submitted appears once the Trainer has seen it)");
-    else if (rc < 0)
+    if (rc == PST_ENOTFOUND || (doc && !gw_caller_sees(req, pst_json_str(doc, "user", NULL)))) {
+        json_decref(doc);
+        unknown_job(req);
+    } else if (rc < 0)
         pst_http_problem_err(req, &err);
     else
         pst_http_reply_json(req, 200, doc);
@@ -436,7 +451,7 @@ static const gw_answer
     to_show[] = {{200, "the job", "application/json", "JobState"}, {404, "no job has this id", GW_PROBLEM}, STORE_FAILED, {0}};
 
 static const gw_route routes[] = {
-    {{"POST", "/v1/jobs", submit, BODY_MAX, 0,
+    {{"POST", "/v1/jobs", submit, BODY_MAX, GW_USER,
       "Submits a job; the answer carries its id and the partition and offset of its event. Body: a manifest (YAML), or JSON with "
       "`manifest`, and `code`, `user`, `request_id` if you like. `Idempotency-Key` is the request id. A manifest that cannot run: 400 with "
       "every violation."},
@@ -444,24 +459,32 @@ static const gw_route routes[] = {
      of_submit,
      bodies,
      to_submit},
-    {{"GET", "/v1/jobs", list, 0, 0,
+    {{"GET", "/v1/jobs", list, 0, GW_ALL,
       "Jobs, newest first, by pages. Query: `state`, `user`, `queue`, `name` (as in a shell), `limit` (100), `page_token`."},
      "listJobs",
      of_list,
      NULL,
      to_list},
-    {{"GET", "/v1/jobs/{id}", show, 0, 0, "One job, as of `JobState`."}, "showJob", of_job, NULL, to_show},
-    {{"DELETE", "/v1/jobs/{id}", delete, 0, 0, "Ends a job and removes it."}, "deleteJob", of_action, NULL, to_action},
-    {{"POST", "/v1/jobs/{id}/halt", halt, 0, 0, "SIGTERM and its grace time; it may be resumed."}, "haltJob", of_action, NULL, to_action},
-    {{"POST", "/v1/jobs/{id}/resume", resume, 0, 0, "Goes on with a halted or failed job, as a new generation."},
+    {{"GET", "/v1/jobs/{id}", show, 0, GW_ALL, "One job, as of `JobState`."}, "showJob", of_job, NULL, to_show},
+    {{"DELETE", "/v1/jobs/{id}", delete, 0, GW_USER, "Ends a job and removes it."}, "deleteJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/halt", halt, 0, GW_USER, "SIGTERM and its grace time; it may be resumed."},
+     "haltJob",
+     of_action,
+     NULL,
+     to_action},
+    {{"POST", "/v1/jobs/{id}/resume", resume, 0, GW_USER, "Goes on with a halted or failed job, as a new generation."},
      "resumeJob",
      of_action,
      NULL,
      to_action},
-    {{"POST", "/v1/jobs/{id}/terminate", terminate, 0, 0, "Ends a job for good."}, "terminateJob", of_action, NULL, to_action},
-    {{"POST", "/v1/jobs/{id}/hold", hold, 0, 0, "Holds a waiting job back until it is released."}, "holdJob", of_action, NULL, to_action},
-    {{"POST", "/v1/jobs/{id}/release", release, 0, 0, "Lets a job go on that is held."}, "releaseJob", of_action, NULL, to_action},
-    {{"POST", "/v1/jobs/{id}/reprioritise", reprioritise, 0, 0, "Gives a job another priority. Query: `priority`."},
+    {{"POST", "/v1/jobs/{id}/terminate", terminate, 0, GW_USER, "Ends a job for good."}, "terminateJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/hold", hold, 0, GW_USER, "Holds a waiting job back until it is released."},
+     "holdJob",
+     of_action,
+     NULL,
+     to_action},
+    {{"POST", "/v1/jobs/{id}/release", release, 0, GW_USER, "Lets a job go on that is held."}, "releaseJob", of_action, NULL, to_action},
+    {{"POST", "/v1/jobs/{id}/reprioritise", reprioritise, 0, GW_USER, "Gives a job another priority. Query: `priority`."},
      "reprioritiseJob",
      of_priority,
      NULL,

@@ -2,6 +2,7 @@
  * a node is answered when the Trainer has answered it, since it may be refused: who drains a node that there is not would else be told 202. */
 #include "common/platform/nodes.h"
 
+#include "producers/gateway/caller.h"
 #include "producers/gateway/routes.h"
 #include "producers/gateway/task.h"
 
@@ -43,7 +44,11 @@ static void show(void *arg, pst_http_req *req)
 
 static int tell(gw_task *t, pst_job_action action, pst_err *err)
 {
-    pst_node_word word = {.action = action, .node = pst_http_param(t->req, "node"), .user = t->actor, .reason = gw_query(t->req, "reason")};
+    pst_node_word word = {.action = action,
+                          .node = pst_http_param(t->req, "node"),
+                          .user = t->actor,
+                          .reason = gw_query(t->req, "reason"),
+                          .is_operator = gw_caller_is_operator(t->req)};
     pst_node_said said;
     int rc = pst_nodes_tell(t->g->client, &word, &said, err);
     if (!rc)
@@ -151,8 +156,8 @@ static const gw_answer to_list[] = {{200, "in the order in which they were first
                                     {0}};
 
 static const gw_route routes[] = {
-    {{"GET", "/v1/nodes", list, 0, 0, "The computers that jobs run on, with what is free on each."}, "listNodes", NULL, NULL, to_list},
-    {{"GET", "/v1/nodes/{node}", show, 0, 0, "One of them."}, "showNode", of_node, NULL, to_show},
+    {{"GET", "/v1/nodes", list, 0, GW_ALL, "The computers that jobs run on, with what is free on each."}, "listNodes", NULL, NULL, to_list},
+    {{"GET", "/v1/nodes/{node}", show, 0, GW_ALL, "One of them."}, "showNode", of_node, NULL, to_show},
     {{"POST", "/v1/nodes/{node}/drain", drain, 0, 0, "It takes no new jobs. Answered when the Trainer has answered, 10 s at most."},
      "drainNode",
      of_word,

@@ -3,12 +3,14 @@
  * it) and the form of problems. Refusals of a request before its path is looked at (foreign Host, head too large) are every operation's `default`. */
 #include "producers/gateway/openapi.h"
 
+#include "producers/gateway/caller.h"
 #include "producers/gateway/routes.h"
 #include "schemas/avro.h"
 #include "schemas/type.h"
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const gw_schema shared[] = {{"Problem", GW_JSON({
@@ -154,7 +156,7 @@ static void who_may(json_t *op, unsigned flags)
         json_array_append_new(ways, json_pack("{s:[]}", "bearer"));
         json_array_append_new(ways, json_pack("{s:[]}", "basic"));
     }
-    const char *words = "who shows the token";
+    const char *words = "who shows the token"; /* or, under --users, has one of the roles */
     if (flags & GW_EVERYBODY)
         words = "everybody";
     else if (flags & GW_LOOPBACK)
@@ -163,6 +165,11 @@ static void who_may(json_t *op, unsigned flags)
         words = "who shows the token, and who did for this job within the last minute, from the same address and under the same name";
     json_object_set_new(op, "security", ways);
     json_object_set_new(op, "x-who-may", json_string(words));
+    if (flags & GW_EVERYBODY)
+        return;
+    char *roles = gw_roles_text(gw_route_roles(flags));
+    json_object_set_new(op, "x-roles", json_string(roles));
+    free(roles);
 }
 
 static json_t *operation(json_t *doc, const gw_noun *noun, const gw_route *r)
@@ -203,9 +210,10 @@ json_t *pst_gateway_openapi(void)
         "What is taken is published as an event, what is shown was read from topics. A request of a foreign page, with a foreign Host, or "
         "with a form as its body is refused.",
         "tags", "paths", "components", "schemas", "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "description",
-        "The token of <state-dir>/token. The page uses a cookie instead, which /?token=TOKEN sets for paths below the page's own place.",
+        "The token of <state-dir>/token; not under `--users`. The page uses a cookie instead, which /?token=TOKEN sets for paths below the "
+        "page's own place.",
         "basic", "type", "http", "scheme", "basic", "description",
-        "Any user, who then is the user of what is submitted; the token as password.");
+        "The token as password, any user, who then is the user of what is submitted. Under `--users` a user of the file and his password.");
     PST_ASSERT(doc);
     for (const gw_noun *const *n = gw_nouns; *n; n++) {
         json_array_append_new(json_object_get(doc, "tags"), json_pack("{s:s, s:s}", "name", (*n)->name, "description", (*n)->doc));

@@ -53,10 +53,10 @@ static const gw_answer to_index[] = {{200, "the page", "text/html", GW_JSON({"ty
                        script[] = FILE_OF("text/javascript"), style[] = FILE_OF("text/css");
 
 static const gw_route routes[] = {
-    {{"GET", "/", index_html, 0, 0, "The page. `/?token=…` lets a browser in once."}, "page", of_index, NULL, to_index},
-    {{"GET", "/app.js", app_js, 0, 0, "The page's script."}, "pageScript", NULL, NULL, script},
-    {{"GET", "/charts.js", charts_js, 0, 0, "Its charts."}, "pageCharts", NULL, NULL, script},
-    {{"GET", "/style.css", style_css, 0, 0, "Its style."}, "pageStyle", NULL, NULL, style},
+    {{"GET", "/", index_html, 0, GW_ALL, "The page. `/?token=…` lets a browser in once."}, "page", of_index, NULL, to_index},
+    {{"GET", "/app.js", app_js, 0, GW_ALL, "The page's script."}, "pageScript", NULL, NULL, script},
+    {{"GET", "/charts.js", charts_js, 0, GW_ALL, "Its charts."}, "pageCharts", NULL, NULL, script},
+    {{"GET", "/style.css", style_css, 0, GW_ALL, "Its style."}, "pageStyle", NULL, NULL, style},
 };
 
 const gw_noun gw_page_noun = {"page", "The page in the browser.", routes, sizeof routes / sizeof *routes, NULL};

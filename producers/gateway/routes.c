@@ -2,8 +2,15 @@
  * request may say is thereby described, and nobody adds a parameter that no reference knows. */
 #include "producers/gateway/routes.h"
 
+#include "producers/gateway/caller.h"
+
 #include <string.h>
 #include <strings.h>
+
+unsigned gw_route_roles(unsigned flags)
+{
+    return GW_ROLE_OPERATOR | ((flags & GW_VIEWER) ? GW_ROLE_VIEWER : 0) | ((flags & GW_USER) ? GW_ROLE_USER : 0);
+}
 
 const gw_param *gw_param_find(const gw_route *r, const char *in, const char *name)
 {

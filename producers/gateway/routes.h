@@ -8,13 +8,18 @@
 
 #include "common/loop/http.h"
 
-/* Who may (pst_http_route.flags); neither: who shows the token (who.h). */
+/* Who may (pst_http_route.flags); neither of the first three: who shows the token (who.h), or under --users who has one of the roles. Which those are
+ * stands in every row: GW_VIEWER, GW_USER, GW_ALL for both; an operator may use every route, and one without a role none but he. That a user is shown
+ * its own jobs alone is the handler's part (caller.h). */
 enum {
     GW_EVERYBODY = PST_HTTP_USER_FLAG,
     GW_LOOPBACK = PST_HTTP_USER_FLAG << 1, /* who comes from this computer, and who shows the token */
     GW_GRANTED = PST_HTTP_USER_FLAG << 2,  /* who shows the token, and who did for this {id} within the last minute (who.h) */
     GW_FFDL = PST_HTTP_USER_FLAG << 3,     /* not who, but how: refusals are FfDL's error object */
-    GW_OIP = PST_HTTP_USER_FLAG << 4       /* the same with the Open Inference Protocol's */
+    GW_OIP = PST_HTTP_USER_FLAG << 4,      /* the same with the Open Inference Protocol's */
+    GW_VIEWER = PST_HTTP_USER_FLAG << 5,
+    GW_USER = PST_HTTP_USER_FLAG << 6,
+    GW_ALL = GW_VIEWER | GW_USER
 };
 
 /* Schemas are JSON Schema as text, or the name of an event (`JobState`), or of a schema of the noun. */
@@ -61,12 +66,14 @@ typedef struct gw_noun {
 /* nouns.c */
 extern const gw_noun gw_jobs_noun, gw_records_noun, gw_stream_noun, gw_ffdl_noun, gw_ffdl_logs_noun, gw_ffdl_pages_noun, gw_ffdl_files_noun,
     gw_service_noun, gw_page_noun, gw_oip_noun, gw_why_noun;
-extern const gw_noun gw_registry_noun, gw_topics_noun, gw_nodes_noun;
+extern const gw_noun gw_registry_noun, gw_topics_noun, gw_nodes_noun, gw_login_noun;
 extern const gw_noun *const gw_nouns[]; /* ends with NULL */
 
 void gw_routes_add(pst_http *http, void *arg);
 
 /* routes.c */
+/* The roles of a row, as bits of caller.h. */
+unsigned gw_route_roles(unsigned flags);
 /* A parameter of the request, which its row must name. NULL where it was not sent. */
 const char *gw_query(const pst_http_req *req, const char *name);
 const char *gw_header(const pst_http_req *req, const char *name);

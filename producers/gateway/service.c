@@ -80,7 +80,7 @@ static const gw_answer to_health[] = {{200, "it serves: `OK`", "text/plain", GW_
 
 static const gw_route routes[] = {
     {{"GET", "/health", health, 0, GW_EVERYBODY, "`OK` while it serves. Asks for no token."}, "health", NULL, NULL, to_health},
-    {{"GET", "/metrics", metrics, 0, GW_LOOPBACK, "Prometheus text. From loopback it asks for no token."},
+    {{"GET", "/metrics", metrics, 0, GW_LOOPBACK | GW_ALL, "Prometheus text. From loopback it asks for no token."},
      "metrics",
      NULL,
      NULL,
@@ -90,7 +90,11 @@ static const gw_route routes[] = {
      NULL,
      NULL,
      to_state},
-    {{"GET", "/openapi.json", description, 0, 0, "This interface as an OpenAPI 3.1 description."}, "describe", NULL, NULL, to_description},
+    {{"GET", "/openapi.json", description, 0, GW_ALL, "This interface as an OpenAPI 3.1 description."},
+     "describe",
+     NULL,
+     NULL,
+     to_description},
 };
 
 const gw_noun gw_service_noun = {"service", "The gateway itself.", routes, sizeof routes / sizeof *routes, schemas};

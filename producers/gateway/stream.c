@@ -1,12 +1,13 @@
 /* stream.c - /events/stream: a request becomes a client of the hub, which has the events; what may be asked for stands in the row. */
 #include "producers/gateway/gateway.h"
 
+#include "producers/gateway/caller.h"
 #include "producers/gateway/routes.h"
 
 static void stream(void *arg, pst_http_req *req)
 {
     const gw_state *g = arg;
-    gw_hub_attach(g->hub, req, gw_query(req, "kinds"), gw_query(req, "key"));
+    gw_hub_attach(g->hub, req, gw_query(req, "kinds"), gw_query(req, "key"), gw_caller_sees_all(req) ? NULL : gw_caller_of(req)->name);
 }
 
 static const gw_param params[] = {
@@ -19,7 +20,7 @@ static const gw_answer answers[] = {
     {200, "events without end", "text/event-stream", GW_JSON({"type" : "string"})}, {503, "500 streams are open already", GW_PROBLEM}, {0}};
 
 static const gw_route routes[] = {
-    {{"GET", "/events/stream", stream, 0, 0,
+    {{"GET", "/events/stream", stream, 0, GW_ALL,
       "Server-sent events as they come. Query: `kinds` (event, log, metric, state, model, pipeline, worker), `key`. `id:` holds offsets; "
       "`Last-Event-ID` goes on exactly there."},
      "streamEvents",

@@ -4,6 +4,7 @@
 
 #include "common/base/settings.h"
 #include "common/base/thread.h"
+#include "producers/gateway/caller.h"
 
 #include <stdlib.h>
 
@@ -40,7 +41,7 @@ void gw_task_start(gw_state *g, pst_http_req *req, gw_task_fn fn)
         pst_http_problem(req, 503, "busy", NULL, "so many requests are being looked up already as there may be; ask again in a moment");
         return;
     }
-    char *name = gw_who_name(req);
+    char *name = gw_caller_name(req) ? pst_strdup(gw_caller_name(req)) : gw_who_name(req);
     gw_task *t = pst_alloc(sizeof *t);
     *t = (gw_task){.g = g, .req = req, .run = fn, .status = 200, .actor = name ? name : pst_strdup(pst_account_name(NULL))};
     g->tasks++;

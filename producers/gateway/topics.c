@@ -480,13 +480,13 @@ static const gw_answer to_list[] = {{200, "by name", "application/json", "TopicL
                                        {0}};
 
 static const gw_route routes[] = {
-    {{"GET", "/v1/topics", list, 0, 0, "The topics of the cluster that the gateway may see."}, "listTopics", of_list, NULL, to_list},
-    {{"GET", "/v1/topics/{topic}", show, 0, 0, "Its partitions with their ends, and how far each consumer group is behind."},
+    {{"GET", "/v1/topics", list, 0, GW_ALL, "The topics of the cluster that the gateway may see."}, "listTopics", of_list, NULL, to_list},
+    {{"GET", "/v1/topics/{topic}", show, 0, GW_ALL, "Its partitions with their ends, and how far each consumer group is behind."},
      "showTopic",
      of_topic,
      NULL,
      to_show},
-    {{"GET", "/v1/topics/{topic}/records", records, 0, 0,
+    {{"GET", "/v1/topics/{topic}/records", records, 0, GW_VIEWER,
       "Its newest records, decoded where they are Avro of the registry or JSON. Requests and what the Trainer and nodes tell each other "
       "are not shown."},
      "readRecords",

@@ -2,19 +2,28 @@
  * that kept one could send it back without a browser. But they know paths. So the page lives at a place that nobody can guess, made of the token
  * (/page-…/), the cookie is for paths below it alone, and no other server is ever asked for such a path. What `/` shows without a token knows the
  * place from the browser's storage, which does know ports. No page elsewhere gets anything done by either (http_guard.h: Origin, Sec-Fetch-Site).
- * The cookie is not the token but a digest of it. */
+ * The cookie is not the token but a digest of it. Under --users each user has a place and a cookie of his own (session.h), so that one user's server on
+ * another port of a shared computer is not shown another one's.
+ *
+ * A password is looked at by another thread (verifier.h): the filter keeps the request meanwhile. A name that does not exist takes as long as one that does. */
 #include "producers/gateway/who.h"
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/base/log.h"
+#include "producers/gateway/caller.h"
 #include "producers/gateway/ffdl.h"
+#include "producers/gateway/login.h"
 #include "producers/gateway/oip.h"
+#include "producers/gateway/routes.h"
+#include "producers/gateway/session.h"
+#include "producers/gateway/verifier.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COOKIE_AGE_S = 30 * 86400, GRANTS_MAX = 256, GRANT_US = 60 * 1000000 };
+enum { COOKIE_AGE_S = 30 * 86400, SESSION_S = 12 * 3600, LOOK_US = 1000000, GRANTS_MAX = 256, GRANT_US = 60 * 1000000 };
 
 /* Digests, so that each is of one size whatever a client calls itself. The oldest is the next to be overwritten. */
 typedef struct grant {
@@ -27,6 +36,12 @@ struct gw_who {
     char cookie_name[40];
     grant grants[GRANTS_MAX];
     size_t n_grants; /* ever given */
+    gw_users *users; /* NULL: the one token, or nobody is asked */
+    gw_verifier *verifier;
+    gw_session_key session_key;
+    pst_timer *look; /* at the users' file */
+    void (*changed)(void *arg);
+    void *changed_arg;
 };
 
 static char *derive(const char *what, const char *token)
@@ -54,10 +69,43 @@ void gw_who_free(gw_who *w)
 {
     if (!w)
         return;
+    gw_verifier_free(w->verifier); /* answers what waits: users must be there */
+    gw_users_free(w->users);
+    pst_timer_free(w->look);
+    explicit_bzero(&w->session_key, sizeof w->session_key);
     free(w->token);
     free(w->cookie);
     free(w->place);
     free(w);
+}
+
+static void look(void *arg)
+{
+    gw_who *w = arg;
+    pst_err err = {0};
+    int rc = gw_users_again(w->users, &err);
+    if (rc < 0)
+        pst_log(PST_LOG_WARN, "gateway", "event=users_kept reason=\"%s; the users of before stay\"", err.text);
+    if (rc <= 0)
+        return;
+    pst_log(PST_LOG_INFO, "gateway", "event=users_read");
+    if (w->changed)
+        w->changed(w->changed_arg);
+}
+
+int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, pst_err *err)
+{
+    PST_ASSERT(w->token && !w->users);
+    gw_session_key_make(w->token, &w->session_key);
+    w->users = take_users;
+    w->look = pst_timer_new(loop, LOOK_US, LOOK_US, look, w);
+    return gw_verifier_new(loop, &w->verifier, err);
+}
+
+void gw_who_on_change(gw_who *w, void (*fn)(void *arg), void *arg)
+{
+    w->changed = fn;
+    w->changed_arg = arg;
 }
 
 char *gw_who_name(const pst_http_req *req)
@@ -156,19 +204,206 @@ static void ask(pst_http_req *req)
                          "send the token of <state-dir>/token as Authorization: Bearer TOKEN, or as basic auth's password");
 }
 
-static bool may_enter(void *arg, pst_http_req *req)
+/* ---- users ----------------------------------------------------------------------------------------------------------------- */
+
+static void ask_user(gw_who *w, pst_http_req *req, const char *why)
 {
-    gw_who *w = arg;
-    const pst_http_route *route = pst_http_route_of(req);
-    unsigned flags = route ? route->flags : 0; /* without a token nobody learns which paths there are */
-    if (!w->token && gw_ffdl_is_path(pst_http_path(req)) && gw_ffdl_is_foreign_page(req)) {
-        gw_ffdl_fail(req, 403, "the gateway asks for no token here (--auth none), so pages of other origins are shown nothing");
-        return false;
+    const char *accept = pst_http_header(req, "Accept");
+    if (accept && strstr(accept, "text/html")) {
+        gw_login_form(req, 401, NULL);
+        return;
     }
-    if (gw_ffdl_preflight(req))
-        return false;
-    if (!w->token || (flags & GW_EVERYBODY) || ((flags & GW_LOOPBACK) && pst_http_is_local(req)))
+    pst_http_add_header(req, "WWW-Authenticate", "Basic realm=\"penstock\", charset=\"UTF-8\"");
+    pst_http_add_header(req, "Cache-Control", "no-store");
+    pst_http_problem(req, 401, "credentials-wanted", NULL, why);
+}
+
+/* Which roles a row lets in; an operator may everything. Without a row (404, 405, OPTIONS) whoever is known learns so. */
+static bool role_fits(pst_http_req *req, const gw_caller *c)
+{
+    const pst_http_route *route = pst_http_route_of(req);
+    unsigned wanted = route ? gw_route_roles(route->flags) : GW_ROLES_ALL;
+    if (c->roles & wanted)
         return true;
+    char *have = gw_roles_text(c->roles), *want = gw_roles_text(wanted);
+    char *text = pst_sprintf("%s is %s here, and this wants one of: %s", c->name, have, want);
+    pst_http_problem(req, 403, "role-wanted", NULL, text);
+    free(text);
+    free(want);
+    free(have);
+    return false;
+}
+
+static bool enter_as(pst_http_req *req, const gw_user *u, bool granted)
+{
+    gw_caller c = {.roles = u->roles, .granted = granted};
+    snprintf(c.name, sizeof c.name, "%s", u->name);
+    gw_caller_set(req, &c);
+    return role_fits(req, &c);
+}
+
+/* A request, or a login, whose password is being looked at. */
+typedef struct waiting {
+    gw_who *w;
+    pst_http_req *req;
+    bool login;
+    char name[GW_NAME_MAX + 1];
+} waiting;
+
+static const char not_right[] = "no user has this name and password; send both as basic authentication";
+
+static char *place_of(const gw_who *w, const char *name)
+{
+    char *digits = gw_session_place(&w->session_key, name), *place = pst_sprintf("page-%s", digits);
+    free(digits);
+    return place;
+}
+
+static void set_session(gw_who *w, pst_http_req *req, const gw_user *u)
+{
+    int64_t until_s = pst_now_us() / 1000000 + SESSION_S;
+    char *place = place_of(w, u->name), *value = gw_session_make(&w->session_key, u->name, u->secret, until_s),
+         *path = pst_sprintf("/%s/", place);
+    char *cookie = pst_sprintf("%s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Strict", w->cookie_name, value, path, SESSION_S);
+    pst_http_add_header(req, "Set-Cookie", cookie);
+    pst_http_add_header(req, "Location", path);
+    pst_http_add_header(req, "Referrer-Policy", "no-referrer");
+    pst_http_add_header(req, "Cache-Control", "no-store");
+    pst_http_reply(req, 303, NULL, NULL, 0);
+    explicit_bzero(cookie, strlen(cookie));
+    free(cookie);
+    free(path);
+    free(value);
+    free(place);
+}
+
+static void settle(gw_who *w, pst_http_req *req, const gw_user *u, bool login)
+{
+    if (login && u)
+        set_session(w, req, u);
+    else if (login)
+        gw_login_form(req, 401, "No user has this name and password.");
+    else if (!u)
+        ask_user(w, req, not_right);
+    else if (enter_as(req, u, false))
+        pst_http_resume(req);
+}
+
+/* The file may have changed meanwhile: who is not in it any more was right in vain. */
+static void verified(void *arg, bool right)
+{
+    waiting *x = arg;
+    if (!right)
+        pst_log_limited(PST_LOG_WARN, "gateway", "wrong_password", "event=wrong_password address=%s", pst_http_peer(x->req));
+    settle(x->w, x->req, right ? gw_users_find(x->w->users, x->name) : NULL, x->login);
+    free(x);
+}
+
+/* The user whose password is known to be right; NULL: req is kept, or was answered. */
+static const gw_user *weigh(gw_who *w, pst_http_req *req, const char *name, const char *password, bool login)
+{
+    const gw_user *u = gw_users_find(w->users, name);
+    bool has_hash = u && *u->secret == '$';
+    const char *hash = has_hash ? u->secret : gw_users_decoy(w->users);
+    if (has_hash && gw_verifier_knows(w->verifier, hash, password))
+        return u;
+    waiting *x = pst_alloc(sizeof *x);
+    *x = (waiting){.w = w, .req = req, .login = login};
+    if (has_hash)
+        snprintf(x->name, sizeof x->name, "%s", name); /* else "", which is nobody's name: also where the decoy's password is given */
+    if (hash && gw_verifier_ask(w->verifier, hash, password, verified, x))
+        return NULL;
+    free(x);
+    if (!hash)
+        settle(w, req, NULL, login);
+    else {
+        pst_http_add_header(req, "Retry-After", "2");
+        pst_http_problem(req, 503, "busy", NULL, "too many passwords are being looked at; ask again in a moment");
+    }
+    return NULL;
+}
+
+static bool enter_by_basic(gw_who *w, pst_http_req *req)
+{
+    char *name = NULL, *password = NULL;
+    const gw_user *u = NULL;
+    if (pst_http_basic(req, &name, &password) < 0)
+        ask_user(w, req,
+                 "send name and password of a user as basic authentication; the token of the state folder opens nothing under --users");
+    else
+        u = weigh(w, req, name, password, false);
+    if (password)
+        explicit_bzero(password, strlen(password));
+    free(password);
+    free(name);
+    return u && enter_as(req, u, false);
+}
+
+/* The user of the cookie; NULL: there is none, or it is not good. A cookie is good at its user's place alone, where browsers keep it. */
+static const gw_user *user_of_cookie(const gw_who *w, const pst_http_req *req)
+{
+    char *value = pst_http_cookie(req, w->cookie_name), *name = gw_session_name(value);
+    const gw_user *u = name ? gw_users_find(w->users, name) : NULL;
+    if (u && !gw_session_is(&w->session_key, value, u->secret, pst_now_us() / 1000000))
+        u = NULL;
+    char *place = u ? place_of(w, u->name) : NULL;
+    if (place && !pst_secret_equal(pst_http_place(req), place))
+        u = NULL;
+    free(place);
+    free(name);
+    free(value);
+    return u;
+}
+
+static const gw_user *user_of_grant(const gw_who *w, const pst_http_req *req)
+{
+    char *name = is_granted(w, req) ? gw_ffdl_userinfo(req) : NULL;
+    const gw_user *u = name ? gw_users_find(w->users, name) : NULL;
+    free(name);
+    return u;
+}
+
+static bool user_may_enter(gw_who *w, pst_http_req *req, unsigned flags)
+{
+    if (pst_http_header(req, "Authorization"))
+        return enter_by_basic(w, req);
+    const gw_user *u = user_of_cookie(w, req);
+    if (u)
+        return enter_as(req, u, false);
+    u = (flags & GW_GRANTED) ? user_of_grant(w, req) : NULL;
+    if (u)
+        return enter_as(req, u, true);
+    ask_user(w, req, "send name and password of a user as basic authentication");
+    return false;
+}
+
+void gw_who_login(gw_who *w, pst_http_req *req, const char *name, const char *password)
+{
+    if (!w->users) {
+        pst_http_problem(req, 404, "no-users", NULL,
+                         "there are no users here (penstock gateway --users FILE); the page is opened by /?token=TOKEN");
+        return;
+    }
+    const gw_user *u = weigh(w, req, name ? name : "", password ? password : "", true);
+    if (u)
+        settle(w, req, u, true);
+}
+
+void gw_who_logout(gw_who *w, pst_http_req *req)
+{
+    const char *place = pst_http_place(req);
+    char *cookie =
+        pst_sprintf("%s=; Path=/%s%sMax-Age=0; HttpOnly; SameSite=Strict", w->cookie_name, place ? place : "", place ? "/; " : "; ");
+    pst_http_add_header(req, "Set-Cookie", cookie);
+    pst_http_add_header(req, "Clear-Site-Data", "\"storage\"");
+    pst_http_reply(req, 204, NULL, NULL, 0);
+    free(cookie);
+}
+
+/* ---- the filter ------------------------------------------------------------------------------------------------------------ */
+
+static bool token_may_enter(gw_who *w, pst_http_req *req, unsigned flags)
+{
     if (hand_out_cookie(w, req))
         return false;
     /* Who sends credentials is weighed by them alone: a wrong token is not made good by a cookie. */
@@ -178,6 +413,28 @@ static bool may_enter(void *arg, pst_http_req *req)
         return true;
     ask(req);
     return false;
+}
+
+static bool may_enter(void *arg, pst_http_req *req)
+{
+    static const gw_caller everybody = {.roles = GW_ROLES_ALL};
+    gw_who *w = arg;
+    const pst_http_route *route = pst_http_route_of(req);
+    unsigned flags = route ? route->flags : 0; /* without a token nobody learns which paths there are */
+    if (!w->token && gw_ffdl_is_path(pst_http_path(req)) && gw_ffdl_is_foreign_page(req)) {
+        gw_ffdl_fail(req, 403, "the gateway asks for no token here (--auth none), so pages of other origins are shown nothing");
+        return false;
+    }
+    if (gw_ffdl_preflight(req))
+        return false;
+    if ((flags & GW_EVERYBODY) || ((flags & GW_LOOPBACK) && pst_http_is_local(req)))
+        return true;
+    if (w->users)
+        return user_may_enter(w, req, flags);
+    if (w->token && !token_may_enter(w, req, flags))
+        return false;
+    gw_caller_set(req, &everybody);
+    return true;
 }
 
 /* Two interfaces have a form of their own for what is refused. */
@@ -190,7 +447,7 @@ void gw_who_guard(gw_who *w, pst_http *http)
 {
     snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
     if (w->place)
-        pst_http_set_place(http, w->place);
+        pst_http_set_place(http, w->users ? "page-*" : w->place);
     pst_http_set_filter(http, may_enter, w);
     pst_http_set_problem(http, refuse, NULL);
 }

@@ -3,6 +3,9 @@
  *
  *     Authorization: Bearer TOKEN · basic auth with the token as password · the cookie that GET /?token=TOKEN sets, for the page's own place alone
  *
+ * Under --users each shows who he is, and the token opens nothing: basic auth with his password · the cookie that a login sets, for a place of his own.
+ * Then the roles of the route's row decide, and handlers see the caller (caller.h).
+ *
  * FfDL's client shows its credential when it looks at a job, and none when it then asks for the job's logs. So who was let in for a job may read its logs
  * for a minute more from the same address under the same user's name (X-Watson-Userinfo), but not out of a page: those say where they are from.
  *
@@ -11,17 +14,25 @@
 #define PST_PRODUCERS_GATEWAY_WHO_H
 
 #include "common/loop/http.h"
+#include "producers/gateway/users.h"
 
 typedef struct gw_who gw_who;
 
 /* token NULL: nobody is asked (--auth none). */
 gw_who *gw_who_new(const char *token);
-void gw_who_free(gw_who *w);
+/* From here on users are asked, not for the token: that is what sessions rest on. Takes users. Before gw_who_guard. */
+int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, pst_err *err);
+/* fn is called when the users' file has changed and was taken. */
+void gw_who_on_change(gw_who *w, void (*fn)(void *arg), void *arg);
+void gw_who_free(gw_who *w); /* before its loop */
 /* Puts itself before all handlers of the server, which must be listening. */
 void gw_who_guard(gw_who *w, pst_http *http);
 /* That address and user were let in for that job, just now. w may be one that asks nobody. */
 void gw_who_grant(gw_who *w, const char *peer, const char *user, const char *training_id);
 /* The name that came with basic auth, or NULL; free(). */
 char *gw_who_name(const pst_http_req *req);
+/* POST /login: name and password, which may be NULL, against the users file; answers req with a session, or with the form again. */
+void gw_who_login(gw_who *w, pst_http_req *req, const char *name, const char *password);
+void gw_who_logout(gw_who *w, pst_http_req *req);
 
 #endif

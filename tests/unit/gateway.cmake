@@ -5,3 +5,5 @@ pst_test(gateway_routes SOURCES unit/test_gateway_routes.c LIBS pst_gateway LABE
 # FfDL's interface: records in its shapes, who may read logs without a credential; from threads to clients.
 pst_test(gateway_ffdl SOURCES unit/test_gateway_ffdl.c LIBS pst_gateway LABELS unit threads)
 pst_test(gateway_pour SOURCES unit/test_gateway_pour.c LIBS pst_gateway LABELS unit threads)
+# Users: the file, sessions, and every route asked by every role.
+pst_test(gateway_users SOURCES unit/test_gateway_users.c LIBS pst_gateway LABELS unit threads)

@@ -22,7 +22,7 @@ static gw_hub *hub;
 
 static void attach(void *arg, pst_http_req *req)
 {
-    gw_hub_attach(hub, req, pst_http_query(req, "kinds"), pst_http_query(req, "key"));
+    gw_hub_attach(hub, req, pst_http_query(req, "kinds"), pst_http_query(req, "key"), pst_http_query(req, "only"));
 }
 
 static const pst_http_route routes[] = {{"GET", "/events/stream", attach, 0, 0, NULL}};

@@ -102,7 +102,7 @@ static void answers_agree(const gw_route *r, const json_t *op)
         says_400 |= a->status == 400;
     n += gw_is_own(r) && !says_400; /* parameters that do not fit */
     assert_int_equal(json_object_size(all), n);
-    assert_true(r->answers[0].status >= 200 && r->answers[0].status < 300);
+    assert_true(r->answers[0].status >= 200 && r->answers[0].status < 400);
 }
 
 static void test_description_has_every_route_and_nothing_else(void **state)
@@ -256,7 +256,7 @@ static void test_token_is_asked_for_as_described(void **state)
         if ((status == 401) == open)
             fail_msg("%s %s without a token: %d, described as open to %s", method, path, status, pst_json_str(op, "x-who-may", ""));
         assert_int_equal(json_object_get(json_object_get(op, "responses"), "401") != NULL,
-                         strcmp(pst_json_str(op, "x-who-may", ""), "everybody") != 0);
+                         strcmp(pst_json_str(op, "x-who-may", ""), "everybody") != 0 || !strcmp(path, "/login"));
     }
 }
 

@@ -1,0 +1,20 @@
+/* verifier.h - passwords held against their hashes on a thread of its own: crypt(3) takes tens of milliseconds, in which the loop would serve nobody. What
+ * was right is remembered for some minutes as a keyed digest of hash and password, since basic authentication sends both with every request; a hash
+ * that changes is another digest, so a changed users file is obeyed at once. @thread loop */
+#ifndef PST_PRODUCERS_GATEWAY_VERIFIER_H
+#define PST_PRODUCERS_GATEWAY_VERIFIER_H
+
+#include "common/loop/loop.h"
+
+typedef struct gw_verifier gw_verifier;
+typedef void (*gw_verified)(void *arg, bool right);
+
+int gw_verifier_new(pst_loop *loop, gw_verifier **ret_verifier, pst_err *err);
+/* Every question that is open is answered false. Before the loop ends; NULL-safe. */
+void gw_verifier_free(gw_verifier *v);
+/* Is it remembered that this password is the hash's? */
+bool gw_verifier_knows(gw_verifier *v, const char *hash, const char *password);
+/* fn is called on the loop's thread, never before this returns. false: too many wait; fn is not called. Texts are copied. */
+bool gw_verifier_ask(gw_verifier *v, const char *hash, const char *password, gw_verified fn, void *arg);
+
+#endif

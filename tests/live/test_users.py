@@ -1,0 +1,185 @@
+"""Users of the gateway: made as a person makes them, each with a view of its own, on every way in (own API, FfDL's, event stream, page); what is published is theirs; no secret shows anywhere."""
+import base64, http.client, stat, urllib.parse
+from kit import *
+
+YAML = "application/yaml"
+WORDS = {name: f"Geheim-{name}-{random.randrange(10**9):09d}" for name in ("ann", "bob", "vera", "olga")}
+ROLES = {"ann": "user", "bob": "user", "vera": "viewer", "olga": "operator"}
+
+
+def basic(name, word=None):
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{word or WORDS[name]}".encode()).decode()}
+
+
+def ask(name, path, method="GET", body=None, headers={}, word=None):
+    """Status, body, header fields; name None: without a credential."""
+    u = urllib.parse.urlsplit(p.gateway)
+    c = http.client.HTTPConnection(u.hostname, u.port, timeout=30 * PATIENCE)
+    try:
+        c.request(method, path, body, {**(basic(name, word) if name else {}), **({"Content-Type": YAML} if body else {}), **headers})
+        r = c.getresponse()
+        said = r.read().decode(errors="replace")
+        shown.append(said + str(r.getheaders()))
+        return r.status, said, dict(r.getheaders())
+    finally:
+        c.close()
+
+
+def hash_of(word):
+    r = subprocess.run([BIN, "user", "hash"], input=word + "\n", text=True, capture_output=True, timeout=30 * PATIENCE)
+    check(r.returncode == 0 and r.stdout.startswith("$") and r.stdout.count("\n") == 1 and word not in r.stdout + r.stderr, f"user hash: {r}")
+    return r.stdout.strip()
+
+
+def hashing():
+    one, two = hash_of("a word of ours"), hash_of("a word of ours")
+    check(one != two, "two hashes of one password are the same: there is no salt")
+    for args, text in ((["hash", "on-the-command-line"], ""), ([], ""), (["nonsense"], "x\n"), (["hash"], ""), (["hash"], "\n"), (["hash"], "x" * 400 + "\n")):
+        r = subprocess.run([BIN, "user", *args], input=text, text=True, capture_output=True, timeout=30 * PATIENCE)
+        check(r.returncode in (1, 2) and not r.stdout, f"penstock user {args} with {text[:9]!r}: {r}")
+
+
+def submit(name, job, path="/v1/jobs", **more):
+    status, said, _ = ask(name, path, "POST", manifest(job, "echo said by " + job), **more)
+    check(status == 202, f"{name} submits: {status} {said[:200]}")
+    return json.loads(said)["training_id"]
+
+
+def stream(name, ids, seconds=4):
+    """Training ids of what a stream shows of jobs, from the ring's beginning."""
+    u, seen = urllib.parse.urlsplit(p.gateway), set()
+    with socket.create_connection((u.hostname, u.port), timeout=5) as s:
+        lines = "".join(f"{k}: {v}\r\n" for k, v in basic(name).items())
+        s.sendall(f"GET /events/stream?kinds=event,state,log,metric HTTP/1.1\r\nHost: {u.netloc}\r\n{lines}\r\n".encode())
+        text, end = b"", time.monotonic() + seconds
+        while time.monotonic() < end:
+            s.settimeout(max(0.1, end - time.monotonic()))
+            try:
+                part = s.recv(65536)
+            except TimeoutError:
+                break
+            if not part:
+                break
+            text += part
+    shown.append(text.decode(errors="replace"))
+    check(b" 200 " in text[:20], f"the stream for {name}: {text[:100]}")
+    return {i for i in ids if i.encode() in text}
+
+
+def views(a, b):
+    for name, sees in (("ann", {a}), ("bob", {b}), ("vera", {a, b}), ("olga", {a, b})):
+        jobs = {j["training_id"] for j in json.loads(ask(name, "/v1/jobs")[1])["jobs"]}
+        check(jobs == sees, f"/v1/jobs shows {name} {jobs}, not {sees}")
+        models = {m["model_id"] for m in json.loads(ask(name, "/v1/models")[1])["models"]}
+        check(models == sees, f"FfDL's list shows {name} {models}, not {sees}")
+        check(stream(name, (a, b)) == sees, f"the stream does not show {name} {sees}")
+        for job in (a, b):
+            for path in ("", "/events", "/logs", "/metrics", "/why"):
+                status, said, _ = ask(name, f"/v1/jobs/{job}{path}")
+                check(status == (200 if job in sees else 404), f"GET /v1/jobs/…{path} by {name}: {status} {said[:200]}")
+            for path in (f"/v1/models/{job}", f"/v1/logs/{job}/loglines", f"/v1/models/{job}/definition"):
+                status, said, _ = ask(name, path)
+                check((status == 401) == (job not in sees), f"GET {path} by {name}: {status} {said[:200]}")
+    check(json.loads(ask("ann", "/v1/jobs?user=bob")[1])["jobs"] == [], "?user= shows ann what is bob's")
+    check(ask("ann", "/v1/jobs/training-" + "x" * 24)[1].replace("x" * 24, "") == ask("ann", f"/v1/jobs/{b}")[1].replace(b[9:], ""), "what is not shown is told from what is not there")
+    check(ask(None, f"/v1/models/{b}/logs", headers={"X-Watson-Userinfo": "bluemix-instance-id=bob"})[0] in (200, 401), "FfDL's logs")
+    check(ask(None, f"/v1/models/{a}/logs", headers={"X-Watson-Userinfo": "bluemix-instance-id=bob"})[0] == 401, "ann's log lines are shown to whom bob's were")
+
+
+def touching(a, b):
+    before = len(p.read(PREFIX + "jobs.requests"))
+    for name, job, wanted in (("ann", b, 404), ("vera", a, 403), ("vera", b, 403)):
+        for path, method in ((f"/v1/jobs/{job}/halt", "POST"), (f"/v1/jobs/{job}/hold", "POST"), (f"/v1/jobs/{job}", "DELETE")):
+            check(ask(name, path, method)[0] == wanted, f"{method} {path} by {name} is not {wanted}")
+    check(ask("ann", f"/v1/models/{b}", "DELETE")[0] == 401 and ask("vera", f"/v1/models/{b}", "DELETE")[0] == 403, "FfDL's DELETE of another one's job")
+    check(ask("vera", "/v1/jobs", "POST", manifest("v", "true"))[0] == 403, "a viewer submits")
+    for name in (None, "eve"):
+        check(ask(name, "/v1/jobs", "POST", manifest("v", "true"), word="x")[0] == 401, f"{name} submits")
+    check(len(p.read(PREFIX + "jobs.requests")) == before, "something that was refused stands on jobs.requests")
+    status, said, _ = ask("olga", f"/v1/jobs/{b}", "DELETE")
+    check(status == 202, f"an operator deletes: {status} {said}")
+    until(lambda: b not in ask("olga", "/v1/jobs")[1], 30, "what an operator deletes goes")
+    event = next(e for e in p.events("jobs.events") if e["type"] == "DELETED" and e["training_id"] == b)
+    check(event["actor"] == "user:olga", f"the deletion was not hers: {event}")
+
+
+def page():
+    html = {"Accept": "text/html"}
+    status, said, headers = ask(None, "/", headers=html)
+    check(status == 401 and "<form" in said and "script-src 'sha256-" in headers["Content-Security-Policy"], f"no login: {status} {headers}")
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": p.gateway, **html}
+    check(ask(None, "/login", "POST", "name=ann&password=wrong", form)[0] == 401, "a wrong password opens the page")
+    status, _, headers = ask(None, "/login", "POST", urllib.parse.urlencode({"name": "ann", "password": WORDS["ann"]}), form)
+    check(status == 303 and "HttpOnly; SameSite=Strict" in headers["Set-Cookie"], f"login: {status} {headers}")
+    mine, place = {"Cookie": headers["Set-Cookie"].partition(";")[0]}, headers["Location"]
+    shown.pop()  # the cookie is told there, to whom it belongs
+    check("<html" in ask(None, place, headers={**mine, **html})[1] and json.loads(ask(None, place + "v1/me", headers=mine)[1]) == {"user": "ann", "roles": ["user"]}, "the session is not ann's")
+    check(json.loads(ask(None, place + "v1/jobs", headers=mine)[1])["jobs"] != [], "the session shows nothing")
+    check(ask(None, place + "v1/jobs", "POST", manifest("csrf", "true"), {**mine, "Origin": "http://evil.example"})[0] == 403, "another page acts in ann's name")
+    return place, mine
+
+
+def changes(place, mine):
+    """Read again; a broken file changes nothing, a removed user is out, her session and open stream too."""
+    u = urllib.parse.urlsplit(p.gateway)
+    s = socket.create_connection((u.hostname, u.port), timeout=20 * PATIENCE)
+    s.sendall(f"GET {place}events/stream HTTP/1.1\r\nHost: {u.netloc}\r\nCookie: {mine['Cookie']}\r\n\r\n".encode())
+    check(b" 200 " in s.recv(4096)[:20], "no stream for ann's session")
+    good = users.read_text()
+    users.write_text(good + "broken\n")
+    time.sleep(2.5)
+    check(ask("ann", "/v1/me")[0] == 200, "a broken file locks users out")
+    users.write_text("\n".join(l for l in good.splitlines() if not l.startswith("ann:")) + "\n")
+    until(lambda: ask("ann", "/v1/me")[0] == 401, 10, "a removed user is out")
+    check(ask(None, place + "v1/me", headers=mine)[0] == 401, "the session of a removed user goes on")
+    while s.recv(65536):
+        pass
+    s.close()
+    check(ask("bob", "/v1/me")[0] == 200, "the others are out, too")
+
+
+def secrets():
+    everything = {"answers": "\n".join(shown).encode(), **{str(f): f.read_bytes() for f in (p.dir / "state").rglob("*") if f.is_file() and not f.is_symlink()}}
+    everything["topics"] = b"\n".join(bytes(m.value() or b"") for t in ("jobs.requests", "jobs.events", "jobs.state", "logs", "workers") for m in p.read(PREFIX + t))
+    everything["processes"] = b""
+    for pid, _ in p.everything():
+        with contextlib.suppress(OSError):  # not ours, or ended
+            everything["processes"] += b"".join(Path(f"/proc/{pid}/{f}").read_bytes() for f in ("cmdline", "environ"))
+    hashes = [line.split(":")[1] for line in users_text.splitlines()]
+    for secret in [*WORDS.values(), *hashes, p.token]:
+        for form in (secret, base64.b64encode(secret.encode()).decode().rstrip("=")):
+            where = [k for k, v in everything.items() if form.encode() in v and not (secret == p.token and k.endswith("/token"))]
+            check(not where, f"a secret shows in {where}")
+
+
+shown = []
+hashing()
+folder = Path(tempfile.mkdtemp(prefix="penstock-users-"))
+users = folder / "users"
+users_text = "".join(f"{n}:{hash_of(w)}:{ROLES[n]}\n" for n, w in WORDS.items())
+users.write_text(users_text)
+users.chmod(0o620)
+with Platform(up=False) as p:
+    r = subprocess.run([BIN, "gateway", "--port", "0", "--users", users], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
+    check(r.returncode in (1, 2, 6) and "others than its owner may write" in r.stderr, f"a users file that others may write is taken: {r}")
+    r = subprocess.run([BIN, "gateway", "--port", "0", "--auth", "none", "--users", users], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
+    check(r.returncode == 2, f"--auth none with --users: {r}")
+    users.chmod(0o600)
+    p.up_args += ["--users", str(users)]
+    p.up()
+    printed = p.cli("status").stdout
+    check("?token=" not in printed and p.gateway in printed, f"status prints the token's address: {printed}")
+    check(ask(None, "/v1/jobs")[0] == 401 and ask(None, "/v1/jobs", headers={"Authorization": "Bearer " + p.token})[0] == 401 and ask("ann", "/v1/jobs", word=p.token)[0] == 401, "the token still opens")
+    a = submit("ann", "anns", headers={"Idempotency-Key": "the-same"})
+    b = submit("bob", "bobs", "/v1/jobs?user=ann", headers={"Idempotency-Key": "the-same", "X-Watson-Userinfo": "bluemix-instance-id=ann"})
+    check(a != b, "one idempotency key makes two users' jobs one")
+    for job, name in ((a, "ann"), (b, "bob")):
+        check(p.wait_state(job, "COMPLETED")["user"] == name, f"{job} is not {name}'s")
+    until(lambda: json.loads(ask("olga", f"/v1/jobs/{b}")[1] or "{}").get("state") == "COMPLETED", 30, "the view follows")
+    views(a, b)
+    touching(a, b)
+    changes(*page())
+    check([r for r in p.events("jobs.requests") if r["user"] not in ROLES] == [], "a request of somebody else stands on the topic")
+    secrets()
+shutil.rmtree(folder)
+print("users: ok")
