@@ -278,6 +278,7 @@ typedef struct pst_dead_letter {
     const char *
         reason; /* bad-envelope unknown-schema schema-mismatch limits bad-input null-value too-large … → exception.class.name, x-dlq-reason */
     const char *message; /* cut at 1 kB, no payload → exception.message */
+    bool own_time;       /* the letter has the time of its writing, and the record's in x-dlq-timestamp: the topic does not take that one */
 } pst_dead_letter;
 /* Builds the pst_out (headers in the caller's room, texts in the caller's buffer) to be sent by pst_txn_send / pst_producer_send. Every header
  * of the record is kept, those of an earlier dead letter excepted. */

@@ -44,7 +44,8 @@ static const struct {
 bool dlq_header_is_error(const char *name)
 {
     return !strncmp(name, CONNECT, strlen(CONNECT)) || !strncmp(name, STREAMS, strlen(STREAMS)) || !strcmp(name, "x-dlq-reason") ||
-           !strcmp(name, "x-dlq-component") || !strcmp(name, DLQ_HEADER_REPLAYS) || !strcmp(name, DLQ_HEADER_FROM);
+           !strcmp(name, "x-dlq-timestamp") || !strcmp(name, "x-dlq-component") || !strcmp(name, DLQ_HEADER_REPLAYS) ||
+           !strcmp(name, DLQ_HEADER_FROM);
 }
 
 bool dlq_topic_name(const char *name)

@@ -13,7 +13,7 @@ enum { SILENT_US = 60000000 };
 
 /* ---- records out ----------------------------------------------------------------------------------------------------------- */
 
-static const score_input_topic *input_of(const scorer *s, const pst_record *r)
+static score_input_topic *input_of(const scorer *s, const pst_record *r)
 {
     PST_ASSERT(r->topic_index < s->p->n_topics); /* the consumer was told the pipeline's topics, in their order */
     return &s->inputs[r->topic_index];
@@ -69,11 +69,16 @@ static int too_large_for_letters(scorer *s, const pst_record *r, const char *top
 static int send_dead_letter(scorer *s, const pst_record *r, const char *stage, const char *reason, const char *message)
 {
     pst_out out;
-    const char *topic = input_of(s, r)->dlq;
-    pst_dead_letter d = {.record = r, .component = s->p->name, .stage = stage, .reason = reason, .message = message};
+    score_input_topic *in = input_of(s, r);
+    const char *topic = in->dlq;
+    bool own_time = false;
+    int rc = scorer_letter_own_time(s, r, in, &own_time);
+    if (rc < 0)
+        return rc;
+    pst_dead_letter d = {.record = r, .component = s->p->name, .stage = stage, .reason = reason, .message = message, .own_time = own_time};
     pst_dead_letter_out(&d, topic, &s->headers, &s->texts, &out);
     pst_err e = {0};
-    int rc = pst_txn_send(s->txn, &out, &e);
+    rc = pst_txn_send(s->txn, &out, &e);
     if (rc == PST_ELIMIT && e.cls == PST_CLASS_DATA)
         return too_large_for_letters(s, r, topic, &e);
     if (rc < 0) {
@@ -154,6 +159,12 @@ static int send_shadow(scorer *s, const pst_fate *f)
                         s->p->shadow_topic, *device_why ? device_why : s->shadow_why.text);
     if (!f->shadowed)
         return 0;
+    if (scorer_shadow_is_refused(s, f->record)) {
+        pst_log_limited(PST_LOG_WARN, "score", "shadow_refused", "event=shadow_refused pipeline=%s topic=%s", s->p->name,
+                        s->p->shadow_topic);
+        s->round.shadow_skipped++;
+        return 0;
+    }
     s->shadow_skipped = 0;
     s->round.shadowed++;
     s->round.disagreed += f->disagrees;
@@ -184,6 +195,10 @@ static int emit_score(scorer *s, const pst_fate *f)
 
 static int emit(scorer *s, const pst_fate *f)
 {
+    bool sends = f->kind == PST_FATE_SCORED || f->kind == PST_FATE_TOMBSTONE;
+    char why[512];
+    if (sends && scorer_is_refused(s, f->record, why, sizeof(why)))
+        return bad_record(s, f->record, "PRODUCE", "refused", why);
     switch (f->kind) {
     case PST_FATE_SCORED: return emit_score(s, f);
     case PST_FATE_TOMBSTONE: {

@@ -11,6 +11,8 @@
 #include "inference/run/score_slot.h"
 #include "inference/run/score_stats.h"
 #include "inference/run/score_work.h"
+#include "inference/state/suspect.h"
+#include "inference/state/takes.h"
 #include "inference/state/unknown.h"
 
 enum { PST_SCHEMA_WAIT_MS = 2100 }; /* the registry client remembers a negative answer for 2 s */
@@ -19,6 +21,7 @@ typedef struct score_input_topic {
     const char *name;
     int partitions;
     char *dlq;
+    pst_takes dlq_takes;
 } score_input_topic;
 
 /* Of the batch in hand: this record cannot be used now, and neither can those of its partition behind it. */
@@ -61,9 +64,11 @@ typedef struct scorer {
     uint64_t shadow_skipped; /* in a row */
     pst_err shadow_why;      /* why they are */
     pst_unknown *unknown;
-    uint64_t done; /* records committed */
-    uint64_t dead; /* of them dead-lettered */
-    int again;     /* rounds in a row that were thrown away at their commit */
+    pst_suspects suspects;         /* the records that a topic refuses */
+    pst_takes takes, shadow_takes; /* and what it says that it does not take */
+    uint64_t done;                 /* records committed */
+    uint64_t dead;                 /* of them dead-lettered */
+    int again;                     /* rounds in a row that were thrown away at their commit */
     int64_t waiting_logged_us, fenced_us;
     bool reopened;        /* the group has not taken it in again yet */
     bool waits_unsettled; /* partitions were taken away: some that wait may not be ours any more */
@@ -102,6 +107,15 @@ void scorer_idle_ms(int ms); /* sleeps, ready to stop */
 int scorer_may_report(scorer *s); /* asks the registry what reports need, so that no round waits for it later. RETRY */
 void scorer_report(scorer *s);
 void scorer_report_failed(scorer *s);
+
+/* score_refused.c. After a commit that failed, the round not cleared yet: is one of its records what a topic does not take? Then it is looked for. */
+bool scorer_was_refused(scorer *s);
+void scorer_was_taken(scorer *s); /* the round, not cleared yet, was committed */
+/* The output topic does not take this record; why. */
+bool scorer_is_refused(scorer *s, const pst_record *r, char *why, size_t size);
+bool scorer_shadow_is_refused(const scorer *s, const pst_record *r);
+/* Is its dead letter to have the time of its writing? RETRY: its topic takes it neither way, and it waits. */
+int scorer_letter_own_time(scorer *s, const pst_record *r, score_input_topic *in, bool *ret_own_time);
 
 /* score_dump.c: what it holds (common/base/dump.h); arg is the scorer. */
 void scorer_dump(void *arg, json_t *to);

@@ -84,6 +84,11 @@ void score_round_scored(score_round *r)
     r->row_is_new = true;
 }
 
+const struct score_round_end *score_round_last(const score_round *r)
+{
+    return r->last_end < r->n_ends && r->ends[r->last_end].next >= 0 ? &r->ends[r->last_end] : NULL;
+}
+
 uint64_t score_round_dead_row(const score_round *r)
 {
     return r->row + (r->row_is_new ? 0 : r->row_kept);

@@ -40,6 +40,8 @@ void score_round_dead(score_round *r, const char *stage, const char *reason);
 void score_round_scored(score_round *r);
 /* Dead letters without a scored record among them, this round's included. */
 uint64_t score_round_dead_row(const score_round *r);
+/* The last record's place; NULL = there is none. */
+const struct score_round_end *score_round_last(const score_round *r);
 /* Committed at now_us: counts go to the statistics, positions to the core. */
 void score_round_commit(score_round *r, pst_score_core *core, score_stats *s, int64_t now_us);
 

@@ -185,16 +185,18 @@ static int commit(scorer *s)
                             s->p->name, (unsigned long long)s->round.dead, (unsigned long long)s->dead, s->round.reasons[0].stage,
                             s->round.reasons[0].reason);
         pst_metric_observe(s->stats->commit, (double)(end - start) / 1e6);
+        scorer_was_taken(s);
         score_round_commit(&s->round, s->core, s->stats, pst_now_us());
         s->stats->lag = pst_consumer_lag(s->consumer);
         s->again = 0;
         return 0;
     }
     scorer_report_failed(s);
+    bool by_record = rc == PST_EAGAIN && scorer_was_refused(s);
     score_round_clear(&s->round);
     if (rc != PST_EAGAIN)
         return rc;
-    if (++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
+    if (!by_record && ++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
         return PST_EFENCED;
     round_again(s, s->err.text);
     return ROUND_GONE;
@@ -388,6 +390,9 @@ static int step(scorer *s)
     pst_err e = {0};
     bool busy = s->round.open;
     size_t most = score_pace_batch(&s->pace, p->batch_count, BATCH_US);
+    uint64_t round_most = s->suspects.most ? s->suspects.most : ROUND_RECORDS;
+    if (most > round_most - s->round.records)
+        most = (size_t)(round_most - s->round.records);
     pst_poll how = {
         .records_max = most, .bytes_max = p->batch_bytes, .age_max_us = busy ? 0 : p->batch_age_us, .timeout_ms = busy ? 0 : 100};
     int rc = pst_consumer_poll(s->consumer, &how, &b, &e);
@@ -412,7 +417,7 @@ static int step(scorer *s)
     if (rc != 0)
         return rc < 0 ? rc : 0;
     bool full = max && s->done + s->round.records >= max;
-    bool long_enough = pst_mono_us() - s->round.begun_us >= ROUND_US || s->round.records >= ROUND_RECORDS || s->round.bytes >= ROUND_BYTES;
+    bool long_enough = pst_mono_us() - s->round.begun_us >= ROUND_US || s->round.records >= round_most || s->round.bytes >= ROUND_BYTES;
     if (s->round.open && (b.n < most || long_enough || full || b.eof))
         rc = commit(s);
     if (rc != 0)
@@ -457,7 +462,8 @@ static int set_up(scorer *s)
     s->group = p->group ? pst_strdup(p->group) : pst_sprintf("%sscore.%s", s->settings->prefix.value, p->name);
     s->inputs = pst_alloc((p->n_topics + 1) * sizeof(*s->inputs));
     for (size_t i = 0; i < p->n_topics; i++)
-        s->inputs[i] = (score_input_topic){p->topics[i], 0, p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
+        s->inputs[i] =
+            (score_input_topic){.name = p->topics[i], .dlq = p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
     s->unknown = pst_unknown_new((PST_SCHEMA_WAIT_MS - 100) * 1000LL);
     s->core = pst_score_core_new(p, NULL);
     s->work = score_work_new(s->core);
@@ -493,6 +499,7 @@ static void tear_down(scorer *s)
         free(s->inputs[i].dlq);
     free(s->inputs);
     score_round_done(&s->round);
+    pst_suspects_done(&s->suspects);
     pst_unknown_free(s->unknown);
     free(s->stops);
     score_reports_free(s->reports);

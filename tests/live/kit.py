@@ -305,6 +305,13 @@ class Platform:
         for f in admin.create_topics([NewTopic(topic, partitions, replication, config={"retention.ms": "-1", **config})]).values():
             f.result(30 * PATIENCE)
 
+    def set_config(self, topic, key, value):
+        from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for f in admin.incremental_alter_configs([ConfigResource("TOPIC", topic, incremental_configs=[entry])]).values():
+            f.result(20)
+
     def producer(self, **conf):
         from confluent_kafka import Producer
 

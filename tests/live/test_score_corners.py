@@ -385,7 +385,43 @@ def test_a_bench_of_its_own_records(p):
         check(r.returncode == status and word in r.stderr, f"bench {args}: {r}")
 
 
-TESTS = [test_a_bench_of_its_own_records, test_avro_and_json_in_one_input, test_versions_are_told_anew_where_a_partition_was_away, test_a_record_that_computes_for_long_among_quick_ones,
+def test_a_topic_that_refuses_a_record(p):
+    """A compacted topic takes no record without a key, and none takes a time too far ahead: such records become letters, alone, and where the
+    letters' topic refuses them as well their partition waits until it is mended."""
+    path = p.pipeline("picky", f"model: {{file: {p.dir}/line.onnx}}\nfeatures: [a, b]\n", **{"message.timestamp.after.max.ms": str(10**13)})
+    p.set_config("picky.scores", "cleanup.policy", "compact")
+    keyless, ahead, producer = {3, 200, 202, 399}, {50, 300}, p.producer()
+    later = int(time.time() + 4 * 3600) * 1000
+
+    def send(ids):
+        for i in ids:
+            raw = p.encode(p.sid, {"id": i, "a": float(i % 100), "b": float(i % 7)})
+            producer.produce("picky", raw, key=None if i in keyless else str(i), partition=i % 2, **({"timestamp": later} if i in ahead else {}))
+        check(producer.flush(60) == 0, "records produced")
+
+    send(range(400))
+    r = p.cli("score", "run", "-c", path, "--exit-on-eof", ok=False)
+    check(r.returncode == 3, f"exit status {r.returncode}: {r.stderr[-800:]}")
+    check(sorted(p.ids("picky.scores")) == sorted(set(range(400)) - keyless - ahead), "all others are scored, once")
+    letters = {p.decode(m.value())["id"]: m for m in p.letters("picky.dlq")}
+    heads = {i: dict(m.headers()) for i, m in letters.items()}
+    check(sorted(letters) == sorted(keyless | ahead) == sorted(p.decode(m.value())["id"] for m in p.letters("picky.dlq")), f"letters: {sorted(letters)}")
+    check(all(h["x-dlq-reason"] == b"refused" and h["__connect.errors.stage"] == b"PRODUCE" and b"picky.scores" in h["__connect.errors.exception.message"] for h in heads.values()), f"{heads}")
+    check({i for i, h in heads.items() if h.get("x-dlq-timestamp") == str(later).encode()} == ahead == {i for i, h in heads.items() if "x-dlq-timestamp" in h}, f"times: {heads}")
+    p.set_config("picky.dlq", "cleanup.policy", "compact")
+    keyless.add(450)
+    w = p.scorer(path)
+    send(range(400, 500))
+    done = set(range(401, 500, 2)) | set(range(400, 450, 2)) | set(range(400)) - keyless - ahead
+    until(lambda: sorted(p.ids("picky.scores")) == sorted(done) and "does not take it either" in (p.dir / "picky.log").read_text(), 60,
+          lambda: f"the other partition goes on: {len(p.ids('picky.scores'))} of {len(done)}\n" + (p.dir / "picky.log").read_text()[-1500:])
+    p.set_config("picky.dlq", "cleanup.policy", "delete")
+    until(lambda: len(p.letters("picky.dlq")) == 7, 90, lambda: "mended: " + (p.dir / "picky.log").read_text()[-1500:])
+    until(lambda: sorted(p.ids("picky.scores")) == sorted(set(range(500)) - keyless - ahead), 60, "the rest is scored, once")
+    p.end(w)
+
+
+TESTS = [test_a_topic_that_refuses_a_record, test_a_bench_of_its_own_records, test_avro_and_json_in_one_input, test_versions_are_told_anew_where_a_partition_was_away, test_a_record_that_computes_for_long_among_quick_ones,
          test_a_start_at_a_time_outlasts_a_kill_and_growth, test_a_pause_ends_with_its_cure_for_two_scorers,
          test_an_alias_moved_from_the_end_is_replayed_alike, test_a_worker_that_comes_back_after_a_move_is_replayed_alike, test_a_model_slower_than_its_transaction_and_its_poll_interval]
 with Bench() as p:

@@ -331,14 +331,6 @@ def topics(p):
     return AdminClient({"bootstrap.servers": p.bootstrap}).list_topics(timeout=20).topics
 
 
-def set_config(p, topic, key, value):
-    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    admin = AdminClient({"bootstrap.servers": p.bootstrap})
-    for f in admin.incremental_alter_configs([ConfigResource("TOPIC", topic, incremental_configs=[entry])]).values():
-        f.result(20)
-
-
 def letters(p, topic):
     return p.read(topic) if topic in topics(p) else []
 
@@ -358,8 +350,8 @@ def test_a_stream_that_changes_its_types(p):
                                         "output: {topic: TOPIC.scores, passthrough: [id, host]}\nguarantee: exactly_once\n"
                                         "rollout: {shadow: {alias: rival, topic: types.shadow}}\nerrors: {dead_letter: {topic: types.dlq}}\n")
     p.create("types.dlq")
-    set_config(p, "types.dlq", "max.message.bytes", "100000")
-    set_config(p, "types", "max.message.bytes", "5000000")
+    p.set_config("types.dlq", "max.message.bytes", "100000")
+    p.set_config("types", "max.message.bytes", "5000000")
     p.send("types", [reading(i) for i in range(20)], sid=sid_text)
     w = p.spawn("score", "run", "-c", path, "--metrics-listen", p.metrics_port, log="types.log")
     p.read("types.scores", lambda out: len(out) >= 20, timeout=60)
@@ -390,7 +382,7 @@ def test_a_stream_that_changes_its_types(p):
             return f"{e.code} {e.read().decode()}"
     until(lambda: ready().startswith("503") and "types.dlq" in ready(), 30, lambda: f"it says that the letters' topic is too small: {ready()}")
     check(not [m for m in p.read("types.dlq") if m.key() == b"big"], "nothing is cut")
-    set_config(p, "types.dlq", "max.message.bytes", "5000000")
+    p.set_config("types.dlq", "max.message.bytes", "5000000")
     until(lambda: [m for m in p.read("types.dlq") if m.key() == b"big"], 60, lambda: f"the letter comes once its topic takes it: {ready()}")
     m = next(m for m in p.read("types.dlq") if m.key() == b"big")
     check(m.value() == big and [h for h in m.headers() if h[0].startswith("h")] == [(f"h{i}", str(i).encode()) for i in range(150)], "whole, with every header")
