@@ -167,8 +167,11 @@ static int take(scorer *s, const pst_record *r, int64_t now, pst_err *err)
 {
     int32_t id = 0;
     int rc = 0;
-    bool refused = false;
+    const char *crash = score_note_culprit(s->note, r);
+    bool refused = crash != NULL;
     pst_score_need need;
+    if (crash)
+        pst_score_core_refuse(s->core, r, "INFER", "crash", crash);
     while (rc == 0 && !refused && (need = pst_score_core_take(s->core, r, &id)) != PST_NEEDS_NOTHING) {
         switch (need) {
         case PST_NEEDS_SCHEMA: rc = give_schema(s, r, id, &refused, err); break;

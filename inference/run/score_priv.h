@@ -6,6 +6,7 @@
 #include "common/base/dump.h"
 #include "common/platform/client.h"
 #include "inference/run/score_follow.h"
+#include "inference/run/score_note.h"
 #include "inference/run/score_round.h"
 #include "inference/run/score_run.h"
 #include "inference/run/score_slot.h"
@@ -42,6 +43,7 @@ typedef struct scorer {
     score_follow *follow;
     score_model_news held[3]; /* models that wait for an earlier change to be concluded */
     score_slot slot;
+    score_note *note;
     int next_slot;
     char *worker, *group, *txn_id, *instance_id;
     pst_consumer *consumer;

@@ -56,9 +56,13 @@ bool scorer_was_refused(scorer *s)
 void scorer_was_taken(scorer *s)
 {
     pst_suspects_passed(&s->suspects, s->round.records);
-    for (size_t i = 0; s->suspects.n && i < s->round.n_ends; i++)
-        if (s->round.ends[i].next >= 0)
-            pst_suspects_passed_to(&s->suspects, s->round.ends[i].topic, s->round.ends[i].partition, s->round.ends[i].next);
+    for (size_t i = 0; i < s->round.n_ends; i++) {
+        const struct score_round_end *e = &s->round.ends[i];
+        if (e->next < 0)
+            continue;
+        pst_suspects_passed_to(&s->suspects, e->topic, e->partition, e->next);
+        score_note_passed(s->note, e->topic, e->partition, e->next);
+    }
 }
 
 static pst_takes_verdict says(const pst_takes *x, const pst_record *r)

@@ -276,7 +276,9 @@ static int run_core(scorer *s, size_t n, pst_err *why, bool *ret_lost)
 {
     int64_t start = pst_mono_us(), expect = score_pace_expect_us(&s->pace, n);
     bool quick = expect >= 0 && expect < ASIDE_US;
+    score_note_begins(s->note, n, pst_score_core_fates(s->core, &n)[n - 1].record);
     int rc = quick ? pst_score_core_run(s->core, why) : run_aside(s, why, ret_lost);
+    score_note_ends(s->note);
     int64_t took = pst_mono_us() - start;
     if (rc == 0)
         score_pace_learn(&s->pace, n, took);
@@ -391,6 +393,8 @@ static int step(scorer *s)
     bool busy = s->round.open;
     size_t most = score_pace_batch(&s->pace, p->batch_count, BATCH_US);
     uint64_t round_most = s->suspects.most ? s->suspects.most : ROUND_RECORDS;
+    if (score_note_careful(s->note))
+        most = 1;
     if (most > round_most - s->round.records)
         most = (size_t)(round_most - s->round.records);
     pst_poll how = {
@@ -446,6 +450,19 @@ static int loop(scorer *s)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
+static void open_note(scorer *s)
+{
+    score_crash crash;
+    if (s->slot.fd < 0 && s->opts->slot < 0) /* the number may be another's, too */
+        return;
+    s->note = score_note_open(s->settings->state_dir.value, s->p->name, s->slot.number, &crash);
+    if (crash.signal)
+        pst_log(PST_LOG_ERROR, "score", "event=crashed_before pipeline=%s signal=%d records=%llu last=%s[%d]@%lld why=\"%s\"", s->p->name,
+                crash.signal, (unsigned long long)crash.records, crash.topic, crash.partition, (long long)crash.offset,
+                crash.records == 1 ? "this record brings the scorer down: it becomes a dead letter"
+                                   : "one of these records brought the scorer down: they are computed one by one");
+}
+
 /* What can be wrong by itself comes before what others see of this scorer: its slot, its port. */
 static int set_up(scorer *s)
 {
@@ -472,6 +489,7 @@ static int set_up(scorer *s)
         pst_log(PST_LOG_WARN, "score", "event=kafka_warning why=\"%s\"", warning);
     if ((rc = scorer_take_slot(s)) < 0)
         return rc;
+    open_note(s);
     s->worker = pst_sprintf("scorer-%s", s->slot.id);
     s->round.reports = s->reports = score_reports_new(p);
     if ((rc = pst_dump_new("score", scorer_dump, s, &s->dump, &s->err)) < 0)
@@ -503,6 +521,7 @@ static void tear_down(scorer *s)
     pst_unknown_free(s->unknown);
     free(s->stops);
     score_reports_free(s->reports);
+    score_note_close(s->note);
     free(s->worker);
     free(s->group);
     free(s->txn_id);

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "inference/run/score_note.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -32,6 +33,7 @@ static void work_off(score_work *w)
 static void *work_thread(void *arg)
 {
     score_work *w = arg;
+    score_note_thread();
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (!w->todo && !w->quit)

@@ -421,7 +421,28 @@ def test_a_topic_that_refuses_a_record(p):
     p.end(w)
 
 
-TESTS = [test_a_topic_that_refuses_a_record, test_a_bench_of_its_own_records, test_avro_and_json_in_one_input, test_versions_are_told_anew_where_a_partition_was_away, test_a_record_that_computes_for_long_among_quick_ones,
+def test_a_record_that_brings_the_scorer_down(p):
+    """A defect of a library that a model calls, here put before the C library: the record is found by the notes of the dead, the others are scored."""
+    source, shim = p.dir / "shim.c", p.dir / "shim.so"
+    source.write_text("#include <math.h>\nfloat sinhf(float x) { if (x == 77) *(volatile int *)16 = 1; return (expf(x) - expf(-x)) / 2; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", shim, source, "-lm"], check=True)
+    save(p.dir / "sinh.onnx", [helper.make_node("MatMul", ["in", "w"], ["x"]), helper.make_node("Sinh", ["x"], ["y"]), helper.make_node("Asinh", ["y"], ["out"])], {"w": np.array([[1], [0]], dtype=np.float32)})
+    path = p.pipeline("fatal", f"model: {{file: {p.dir}/sinh.onnx}}\nfeatures: [a, b]\nkafka: {{session.timeout.ms: 6000}}\n")
+    p.send("fatal", range(300), value=lambda i: p.encode(p.sid, {"id": i, "a": 77.0 if i in (40, 233) else i % 50, "b": 0.0}))
+    ends, log = [], p.dir / "fatal.log"
+    for _ in range(8):
+        w = p.spawn("score", "run", "-c", path, "--exit-on-eof", log="fatal.log", env={**p.env, "LD_PRELOAD": str(shim)})
+        ends.append(w.wait(120))
+        if ends[-1] >= 0:
+            break
+    check(ends[-1] == 3 and set(ends[:-1]) == {-signal.SIGSEGV} and len(ends) <= 5, f"each start ended with {ends}: {log.read_text()[-1500:]}")
+    check(sorted(p.ids("fatal.scores")) == sorted(set(range(300)) - {40, 233}), "all others are scored, once")
+    letters = {p.decode(m.value())["id"]: dict(m.headers()) for m in p.letters("fatal.dlq")}
+    check(sorted(letters) == [40, 233] and all(h["x-dlq-reason"] == b"crash" and b"signal 11" in h["__connect.errors.exception.message"] for h in letters.values()), f"{letters}")
+    check("event=crashed_before" in log.read_text(), "and it is said")
+
+
+TESTS = [test_a_record_that_brings_the_scorer_down, test_a_topic_that_refuses_a_record, test_a_bench_of_its_own_records, test_avro_and_json_in_one_input, test_versions_are_told_anew_where_a_partition_was_away, test_a_record_that_computes_for_long_among_quick_ones,
          test_a_start_at_a_time_outlasts_a_kill_and_growth, test_a_pause_ends_with_its_cure_for_two_scorers,
          test_an_alias_moved_from_the_end_is_replayed_alike, test_a_worker_that_comes_back_after_a_move_is_replayed_alike, test_a_model_slower_than_its_transaction_and_its_poll_interval]
 with Bench() as p:
