@@ -18,22 +18,26 @@
 /* ---- list ---- */
 
 typedef struct list_opts {
-    const char *state, *user;
+    const char *state, *user, *array;
     int64_t limit;
+    bool all;
 } list_opts;
 static const pst_opt list_table[] = {
     {"state", 0, PST_OPT_STR, offsetof(list_opts, state), "S", NULL,
      "only jobs in this state: QUEUED PENDING DOWNLOADING PROCESSING STORING COMPLETED FAILED HALTED TERMINATED REJECTED"},
     {"user", 0, PST_OPT_STR, offsetof(list_opts, user), "U", NULL, "only this user's"},
+    {"array", 0, PST_OPT_STR, offsetof(list_opts, array), "ID", NULL, "the tasks of this job array, by their indices"},
+    {"all", 'a', PST_OPT_BOOL, offsetof(list_opts, all), NULL, NULL, "tasks of arrays, too, each in a line; else an array is one line"},
     {"limit", 'n', PST_OPT_INT, offsetof(list_opts, limit), "N 1..1000000", "50", "the newest N"},
 };
 static const pst_usage list_usage = {"list",
                                      "",
                                      "List jobs, newest first.",
                                      NULL,
-                                     "penstock list\npenstock list --state PROCESSING\npenstock list --json -n 1000000",
+                                     "penstock list\npenstock list --state PROCESSING\npenstock list --array training-… --state "
+                                     "FAILED\npenstock list --json --all -n 1000000",
                                      list_table,
-                                     3,
+                                     sizeof list_table / sizeof *list_table,
                                      false};
 
 /* How long ago by our clock; what a clock ahead of ours says has happened just now. */
@@ -58,6 +62,20 @@ static void print_job_line(const pst_job_state *s)
            ago(s->submitted_at, span), s->reason ? s->reason : "");
 }
 
+static int by_index(const void *a, const void *b)
+{
+    const pst_job_state *x = *(pst_job_state *const *)a, *y = *(pst_job_state *const *)b;
+    return (x->array_index > y->array_index) - (x->array_index < y->array_index);
+}
+
+static bool is_listed(const list_opts *o, const pst_job_state *s, int wanted)
+{
+    bool is_task = *s->array_of, like_that = (wanted < 0 || (int)s->state == wanted) && (!o->user || !strcmp(o->user, s->user));
+    if (o->array)
+        return like_that && !strcmp(s->array_of, o->array);
+    return like_that && (o->all || !is_task);
+}
+
 /* From the topic alone, so that it works without the Trainer's store: the newest state of each job, the youngest jobs first. */
 static int list_run(int argc, char **argv)
 {
@@ -78,12 +96,16 @@ static int list_run(int argc, char **argv)
     size_t n = 0;
     for (size_t i = 0; i < jobs.n; i++) {
         pst_job_state *s = jobs.at[i].key ? jobs.at[i].value : NULL;
-        if (s && (wanted < 0 || (int)s->state == wanted) && (!o.user || !strcmp(o.user, s->user)))
+        if (s && is_listed(&o, s, wanted))
             sorted[n++] = s;
     }
     PST_ASSERT(n <= jobs.live); /* the room that was made */
-    qsort(sorted, n, sizeof *sorted, newest_first);
+    qsort(sorted, n, sizeof *sorted, o.array ? by_index : newest_first);
     size_t shown = (size_t)o.limit < n ? (size_t)o.limit : n;
+    const pst_job_state *array = o.array ? pst_map_get(&jobs, o.array) : NULL;
+    if (!rc && o.array && (!array || !array->array))
+        rc = pst_err_set(&v.err, PST_ENOTFOUND, PST_CLASS_DATA, "jobs", 0, array ? "%.80s is no job array" : "there is no job array %.80s",
+                         o.array);
     if (!rc && !v.settings.json && n)
         printf("%-34s %-12s %-24s %-12s %-9s %s\n", "ID", "STATE", "NAME", "USER", "AGE", "WHY");
     for (size_t i = 0; !rc && i < shown; i++)
@@ -134,6 +156,12 @@ static void print_job(const pst_job_state *s)
     printf("  %-12s %d, learners %d, each %.3g cpus, %d gpus, %.0f MiB\n", "generation", s->generation, s->learners, s->cpus, s->gpus,
            (double)s->memory_bytes / 1048576);
     printf("  %-12s %s, priority %d, site %s\n", "queue", s->queue, s->priority, s->site);
+    if (s->array)
+        printf("  %-12s %s: %d tasks, %d wait, %d run, %d COMPLETED, %d FAILED, %d HALTED, %d TERMINATED, %d to come\n", "array",
+               s->array->indices, s->array->tasks, s->array->waiting, s->array->running, s->array->completed, s->array->failed,
+               s->array->halted, s->array->terminated, s->array->tasks - s->array->admitted);
+    if (*s->array_of)
+        printf("  %-12s index %d of %s\n", "task", s->array_index, s->array_of);
     row("held by", s->held_by);
     for (size_t i = 0; i < s->n_after; i++)
         row(i ? "" : "after", s->after[i]);

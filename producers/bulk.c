@@ -102,6 +102,13 @@ static int oldest_first(const void *a, const void *b)
     return strcmp(x->training_id, y->training_id);
 }
 
+/* By everything but its user. */
+static bool is_meant(const jobs_bulk *b, const pst_job_state *s, const bool *wanted)
+{
+    return (b->state ? wanted[s->state] : makes_sense(b->action, s)) && (!b->queue || !strcmp(b->queue, s->queue)) &&
+           (!b->name || !fnmatch(b->name, s->name, 0));
+}
+
 int jobs_bulk_choose(const jobs_bulk *b, const pst_map *jobs, const pst_job_state ***ret, size_t *ret_n, size_t *ret_others, pst_err *err)
 {
     bool wanted[PST_JOB_PUBLIC_STATE_REJECTED + 1] = {0};
@@ -122,8 +129,10 @@ int jobs_bulk_choose(const jobs_bulk *b, const pst_map *jobs, const pst_job_stat
     size_t n = 0, others = 0;
     for (size_t i = 0; i < jobs->n; i++) {
         const pst_job_state *s = jobs->at[i].key ? jobs->at[i].value : NULL;
-        bool like_that = s && (b->state ? wanted[s->state] : makes_sense(b->action, s)) && (!b->queue || !strcmp(b->queue, s->queue)) &&
-                         (!b->name || !fnmatch(b->name, s->name, 0));
+        const pst_job_state *array = s && *s->array_of ? pst_map_get(jobs, s->array_of) : NULL;
+        if (array && is_meant(b, array, wanted)) /* what is asked of the array reaches it */
+            continue;
+        bool like_that = s && is_meant(b, s, wanted);
         bool theirs = like_that && (b->user ? fnmatch(user, s->user, 0) != 0 : strcmp(user, s->user) != 0);
         others += theirs;
         if (like_that && !theirs)

@@ -9,6 +9,7 @@
 #include "common/base/isolation.h"
 #include "common/base/seal.h"
 #include "schemas/frameworks.h"
+#include "schemas/task_array.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -354,6 +355,24 @@ static void read_after(mf_reader *r, const mf_place *own, pst_manifest *m)
     }
 }
 
+/* One index may be written as a number. */
+static void read_array(mf_reader *r, const mf_place *own, pst_manifest *m)
+{
+    const json_t *v = mf_value(own, "array");
+    char what[64], *text = v ? mf_scalar(v) : NULL;
+    pst_task_array tasks = {0};
+    pst_err err = {0};
+    if (v && (!text || json_is_boolean(v)))
+        mf_wrong(r, own, "array", "must be indices such as \"0-99\", found %s", mf_found(v, what));
+    else if (text && pst_task_array_parse(text, &tasks, &err) < 0)
+        mf_wrong(r, own, "array", "%s", err.text);
+    m->tasks = (int)tasks.n;
+    m->array = tasks.n ? text : NULL;
+    if (!tasks.n)
+        free(text);
+    pst_task_array_done(&tasks);
+}
+
 /* Settings under `penstock` that are another framework's. */
 static void check_owners(mf_reader *r, const mf_place *own, const pst_manifest *m)
 {
@@ -394,6 +413,7 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         m->priority = (int)mf_int(r, &own, "priority");
         m->hold = read_hold(r, &own);
         read_after(r, &own, m);
+        read_array(r, &own, m);
         m->deadline_us = mf_span(r, &own, "deadline");
         mf_retries(r, &own, m);
         m->env = mf_env(r, &own, "penstock.env", m);
@@ -453,6 +473,12 @@ int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest,
         mf_reader r = {&y, errors, warnings};
         mf_place top = {y.root, ""};
         read_top(&r, &top, ret_manifest);
+        if ((size_t)ret_manifest->tasks * len > PST_TASKS_BYTES_MAX) /* each task's state has it */
+            pst_complain(
+                errors, "penstock.array", 0,
+                "has %d tasks, each with this manifest of %zu bytes, %zu MiB together: at most %zu MiB are allowed; make the manifest "
+                "shorter, or submit several arrays",
+                ret_manifest->tasks, len, (size_t)ret_manifest->tasks * len >> 20, PST_TASKS_BYTES_MAX >> 20);
         ret_manifest->raw = json_incref(y.root);
     } else {
         pst_complain(errors, "manifest", 0, "%s", json_is_null(y.root) ? "is empty" : "must be a mapping: name, framework, learners, …");
@@ -522,6 +548,7 @@ void pst_manifest_done(pst_manifest *m)
     for (size_t i = 0; i < m->n_after; i++)
         free(m->after[i]);
     free(m->after);
+    free(m->array);
     for (size_t i = 0; i < m->n_stores; i++) {
         pst_data_store *s = &m->stores[i];
         free(s->id);

@@ -73,6 +73,8 @@ typedef struct pst_manifest {
     char **after; /* ids of jobs that are to be COMPLETED before */
     size_t n_after;
     int after_line;
+    char *array;         /* penstock.array, valid; NULL = it is no array */
+    int tasks;           /* of the array */
     bool hold;           /* it waits until somebody releases it */
     int64_t deadline_us; /* 0 = none; from the start of PROCESSING */
     int retries;

@@ -100,6 +100,10 @@ static const pst_key rows[] = {
     {"penstock", "priority", PST_KEY_WHOLE, .lo = -1e6, .hi = 1e6, .def = "0", .help = "Higher runs first."},
     {"penstock", "after", PST_KEY_TEXTS, .form = "[ID]", .hi = 64,
      .help = "Ids of jobs: it waits until all are COMPLETED, and fails when one ends otherwise. A halted one is waited for."},
+    {"penstock", "array", PST_KEY_OTHER, .form = "`0-99`, `0-9:3`, `1,4,7`; `%5` behind",
+     .help =
+         "One job an index, with `PENSTOCK_ARRAY_INDEX` in its environment; `%5`: five at once at most. Indices from 0 to 999999, 10,000 "
+         "tasks at most."},
     {"penstock", "hold", PST_KEY_OTHER, .form = "true or false", .def = "false", .help = "It waits until `penstock release ID`."},
     {"penstock", "deadline", PST_KEY_SPAN, .lo = 1, .hi = 366 * DAY_US,
      .help = "From the start of PROCESSING; then the job fails. Without it: none."},

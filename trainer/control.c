@@ -239,8 +239,94 @@ static void release(const asked *a)
     }
 }
 
+/* ---- what is asked of an array: it reaches its tasks ------------------------------------------------------------------------------ */
+
+static bool reaches(pst_job_action action, const pst_job_state *task)
+{
+    bool halted = task->state == PST_JOB_PUBLIC_STATE_HALTED, is_ended = pst_job_state_is_ended(task->state);
+    switch (action) {
+    case PST_JOB_ACTION_HALT: return !is_ended && task->stop_action == PST_JOB_STOP_ACTION_NONE;
+    case PST_JOB_ACTION_RESUME: return halted || task->state == PST_JOB_PUBLIC_STATE_FAILED;
+    case PST_JOB_ACTION_TERMINATE: return !is_ended || halted;
+    case PST_JOB_ACTION_REPRIORITISE: return !is_ended;
+    default: return action == PST_JOB_ACTION_DELETE;
+    }
+}
+
+/* The same request, of each task for which it makes sense. */
+static void ask_tasks(const asked *a)
+{
+    for (size_t i = 0; i < (size_t)a->j->s.array->admitted; i++) {
+        const trainer_job *task = trainer_array_task(a->c, a->j, i);
+        if (!task || !reaches(a->r->action, &task->s))
+            continue;
+        pst_job_request r = *a->r;
+        char *id = pst_strdup(task->s.training_id); /* a deletion frees the task */
+        r.training_id = id;
+        tcore_control(a->c, &r);
+        free(id);
+    }
+}
+
+/* It ends when its tasks have (arrays.c). */
+static void stop_array(const asked *a, pst_job_stop_action action)
+{
+    bool halts = action == PST_JOB_STOP_ACTION_HALT;
+    const char *verb = action == PST_JOB_STOP_ACTION_DELETE ? "terminated and deleted" : "terminated";
+    char *reason = pst_sprintf("%s by %s", halts ? "halted" : verb, a->by);
+    if (a->j->s.stop_action != PST_JOB_STOP_ACTION_DELETE) /* what goes further stays */
+        a->j->s.stop_action = action;
+    tcore_set_text(&a->j->s.stop_by, a->r->user);
+    tcore_set_text(&a->j->s.stop_request_id, a->r->request_id);
+    say(a, halts ? PST_JOB_EVENT_TYPE_HALTING : PST_JOB_EVENT_TYPE_TERMINATING, a->j->s.state, reason);
+    pst_map_put(&a->c->arrays, a->j->s.training_id, a->j); /* it may have no task that lives */
+    ask_tasks(a);
+    free(reason);
+}
+
+/* Tasks that did not come about are done again; those that were not admitted yet are then. */
+static void resume_array(const asked *a)
+{
+    resume(a);
+    if (a->j->s.state != PST_JOB_PUBLIC_STATE_QUEUED || !a->j->s.array->admitted)
+        return;
+    trainer_array_open(a->c, a->j); /* its tasks wait in the queue themselves */
+    ask_tasks(a);
+}
+
+/* False: it is to be done as of any other job. */
+static bool of_array(const asked *a)
+{
+    trainer_job *j = a->j;
+    bool live = pst_job_state_is_live(j->s.state);
+    switch (a->r->action) {
+    case PST_JOB_ACTION_HALT:
+        if (!live || j->s.stop_action != PST_JOB_STOP_ACTION_NONE)
+            return false;
+        stop_array(a, PST_JOB_STOP_ACTION_HALT);
+        return true;
+    case PST_JOB_ACTION_RESUME: resume_array(a); return true;
+    case PST_JOB_ACTION_TERMINATE:
+        if (live)
+            stop_array(a, PST_JOB_STOP_ACTION_TERMINATE);
+        else if (j->s.state == PST_JOB_PUBLIC_STATE_HALTED)
+            ask_tasks(a);
+        return live;
+    case PST_JOB_ACTION_DELETE:
+        if (live)
+            stop_array(a, PST_JOB_STOP_ACTION_DELETE);
+        else
+            ask_tasks(a);
+        return live;
+    case PST_JOB_ACTION_REPRIORITISE: ask_tasks(a); return false;
+    default: return false;
+    }
+}
+
 static void do_it(asked *a)
 {
+    if (a->j->s.array && of_array(a))
+        return;
     switch (a->r->action) {
     case PST_JOB_ACTION_HALT: halt(a); break;
     case PST_JOB_ACTION_RESUME: resume(a); break;

@@ -3,7 +3,9 @@
 #define PST_TRAINER_CORE_STATE_H
 
 #include "common/base/map.h"
+#include "schemas/job_state.h"
 #include "schemas/manifest.h"
+#include "schemas/task_array.h"
 #include "trainer/job_fsm.h"
 #include "trainer/memory.h"
 #include "trainer/trainer_core.h"
@@ -48,6 +50,8 @@ typedef struct trainer_job {
     int64_t meet_us;       /* since when a gang waits for the addresses of some; 0 = it does not */
     int64_t alone_us;      /* since when the others live on although the work is done; 0 = they do not */
     bool wound_up;         /* … and were told to end */
+    pst_task_array tasks;  /* of an array: read from its state when first asked for */
+    bool task_ended;       /* of an array: one has, in this step */
     int64_t never_us;      /* queued, and since when its site is too small for it even when empty; 0 = it is not */
 } trainer_job;
 
@@ -90,6 +94,7 @@ struct tcore {
     trainer_memory answered; /* "ACTION user request_id" of rejected requests without a job */
     trainer_memory deleted;  /* training ids whose tombstone is known */
     trainer_memory rejected; /* training ids of submissions that were rejected; their states are among the jobs */
+    pst_map arrays;          /* those that are to be looked at, of which a task has moved */
     pst_map early;           /* training_id → trainer_early: requests whose submission has not come yet */
     pst_map asking;          /* training ids of jobs whose stores are to be asked; those that were ended meanwhile may be among them */
     size_t by_state[PST_JOB_PUBLIC_STATE_REJECTED + 1];
@@ -184,6 +189,12 @@ char *trainer_barred_text(const trainer_job *j); /* why it is; free() */
 void trainer_after_check(const tcore *c, const pst_manifest *m, pst_complaints *of_manifest);
 void trainer_after_take(const tcore *c, const pst_manifest *m, pst_job_state *s); /* of a new job: those that are not COMPLETED yet */
 void tcore_after_run(tcore *c);
+
+/* ---- arrays.c: job arrays (s.array) and their tasks (s.array_of) */
+const pst_task_array *trainer_array_tasks(trainer_job *j);
+trainer_job *trainer_array_task(const tcore *c, trainer_job *array, size_t i); /* NULL: not admitted yet, or deleted */
+void trainer_array_open(tcore *c, trainer_job *j); /* a queued one whose turn has come: from now on its tasks are admitted */
+bool tcore_arrays_run(tcore *c);                   /* admits tasks, ends arrays; true: the queues are to be looked at again */
 
 /* ---- queue.c */
 void trainer_queue_run(tcore *c); /* deploys what fits, says why the rest waits */

@@ -43,6 +43,7 @@ void trainer_job_free(void *p)
         return;
     pst_event_clear(&pst_job_state_type, &j->s);
     free(j->retry_on);
+    pst_task_array_done(&j->tasks);
     free(j);
 }
 
@@ -74,7 +75,8 @@ trainer_job *tcore_adopt(tcore *c, pst_job_state *take)
     *take = (pst_job_state){0};
     if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
         tcore_read_manifest(j);
-    char **texts[] = {&j->s.node, &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256, &j->s.spec_sha256, &j->s.failed_process};
+    char **texts[] = {&j->s.node,        &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256,
+                      &j->s.spec_sha256, &j->s.failed_process,  &j->s.array_of};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = *texts[i] ? *texts[i] : pst_strdup("");
     j->site = tcore_site(c, j->s.site);
@@ -122,6 +124,7 @@ void tcore_forget(tcore *c, trainer_job *j)
             c->dirty[i] = NULL;
     c->after_due = true;
     trainer_memory_take(&c->rejected, j->s.training_id);
+    pst_map_take(&c->arrays, j->s.training_id);
     pst_map_take(&c->jobs, j->s.training_id);
     trainer_job_free(j);
 }
@@ -178,6 +181,34 @@ static pst_job_event *add_event(tcore *c, const char *key, enum pst_job_event_ty
     return e;
 }
 
+static int32_t *task_count(pst_job_array *a, pst_job_public_state state)
+{
+    switch (state) {
+    case PST_JOB_PUBLIC_STATE_QUEUED: return &a->waiting;
+    case PST_JOB_PUBLIC_STATE_COMPLETED: return &a->completed;
+    case PST_JOB_PUBLIC_STATE_FAILED: return &a->failed;
+    case PST_JOB_PUBLIC_STATE_HALTED: return &a->halted;
+    case PST_JOB_PUBLIC_STATE_TERMINATED: return &a->terminated;
+    default: return pst_job_state_is_live(state) ? &a->running : NULL;
+    }
+}
+
+/* A task has moved: its array's state says so, in the same step. What follows is decided by arrays.c. */
+static void count_task(tcore *c, const trainer_job *task, pst_job_public_state from, pst_job_public_state to)
+{
+    trainer_job *array = *task->s.array_of ? pst_map_get(&c->jobs, task->s.array_of) : NULL;
+    if (!array || !array->s.array)
+        return;
+    int32_t *before = task_count(array->s.array, from), *after = task_count(array->s.array, to);
+    if (before && *before > 0)
+        --*before;
+    if (after)
+        ++*after;
+    array->task_ended |= pst_job_state_is_ended(to);
+    pst_map_put(&c->arrays, array->s.training_id, array);
+    tcore_changed(c, array);
+}
+
 pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type, pst_job_public_state to, const trainer_say *say)
 {
     static const trainer_say nothing = {0};
@@ -187,12 +218,13 @@ pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type
     if (to != j->s.state) {
         c->by_state[j->s.state]--;
         c->by_state[to]++;
+        count_task(c, j, j->s.state, to);
         j->s.state = to;
         j->s.since = at_us;
         j->s.has_ended_at = pst_job_state_is_ended(to);
         j->s.ended_at = j->s.has_ended_at ? at_us : 0;
         c->after_due |= j->s.has_ended_at;
-        if (pst_job_state_is_live(to))
+        if (pst_job_state_is_live(to) && !j->s.array) /* an array runs nothing itself */
             tcore_live_add(c, j);
         else
             live_remove(c, j);

@@ -51,6 +51,10 @@ static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
         say_queued(c, j, reason);
         free(reason);
     }
+    if (j->s.array) {
+        trainer_array_open(c, j);
+        return;
+    }
     trainer_queue_remove(c, j);
     tcore_set_text(&j->s.node, node->name);
     tcore_charge(c, j);
@@ -178,8 +182,10 @@ static void run_site(tcore *c, trainer_site *s)
 
 void trainer_queue_run(tcore *c)
 {
-    tcore_after_run(c);
-    for (size_t i = 0; i < c->sites.n; i++)
-        if (c->sites.at[i].key && ((trainer_site *)c->sites.at[i].value)->n_queue)
-            run_site(c, c->sites.at[i].value);
+    do {
+        tcore_after_run(c);
+        for (size_t i = 0; i < c->sites.n; i++)
+            if (c->sites.at[i].key && ((trainer_site *)c->sites.at[i].value)->n_queue)
+                run_site(c, c->sites.at[i].value);
+    } while (tcore_arrays_run(c));
 }

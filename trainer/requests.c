@@ -66,6 +66,12 @@ static pst_job_state new_state(tcore *c, const trainer_in *in, const pst_manifes
     s.stop_by = pst_strdup("");
     s.request_sha256 = pst_alloc(65);
     trainer_submit_digest(in, s.request_sha256);
+    if (m->array) {
+        s.array = pst_alloc(sizeof *s.array);
+        s.array->indices = pst_strdup(m->array);
+        s.array->tasks = m->tasks;
+    }
+    s.array_index = -1;
     if (r->code) {
         s.code = pst_alloc(sizeof *s.code);
         const char *uri = r->code->content.data ? in->code_uri : r->code->uri; /* NULL: refused code is not stored */
@@ -238,14 +244,15 @@ static void reject_old(tcore *c, trainer_job *j, const pst_job_request *r, const
     pst_complaints_done(&details);
 }
 
-/* A request of a job that is not known may have overtaken its submission, which has another key and so stands on another partition. */
+/* A request of a job that is not known may have overtaken its submission, which has another key and so stands on another partition. Tasks of arrays
+ * have none. */
 static void control(tcore *c, const trainer_in *in, const char *mark)
 {
     const pst_job_request *r = in->request;
     const char *id = r->training_id ? r->training_id : "";
     trainer_job *j = pst_map_get(&c->jobs, id);
-    bool may_come = !j && *id && *r->request_id && r->action != PST_JOB_ACTION_UNKNOWN && !trainer_memory_has(&c->deleted, id) &&
-                    !tcore_orphan_answered(c, r);
+    bool may_come = !j && *id && pst_task_index(id) < 0 && *r->request_id && r->action != PST_JOB_ACTION_UNKNOWN &&
+                    !trainer_memory_has(&c->deleted, id) && !tcore_orphan_answered(c, r);
     bool news = j ? !trainer_is_answered(j, mark) : may_come;
     char *old = news ? trainer_request_too_old(c, in) : NULL; /* a job remembers its last requests only */
     if (may_come && trainer_early_has(c, r))

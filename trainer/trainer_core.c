@@ -47,7 +47,8 @@ static void assert_sound(const trainer_job *j)
 {
     bool live = pst_job_state_is_live(j->s.state);
     PST_ASSERT(j->queued == (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED)); /* who waits stands in a queue, and nobody else */
-    PST_ASSERT(j->charged == live && (j->live_at > 0) == live);           /* a node is charged while a generation lives, and no longer */
+    bool runs = live && !j->s.array;                                      /* an array's tasks do */
+    PST_ASSERT(j->charged == runs && (j->live_at > 0) == runs);           /* a node is charged while a generation lives, and no longer */
 }
 
 void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions *ret_actions)
@@ -117,6 +118,7 @@ void tcore_reset(tcore *c)
     trainer_memory_done(&c->rejected);
     pst_map_done(&c->early, trainer_early_free);
     pst_map_done(&c->asking, NULL);
+    pst_map_done(&c->arrays, NULL);
     c->n_live = c->n_dirty = 0;
     memset(c->by_state, 0, sizeof c->by_state);
 }
@@ -169,7 +171,9 @@ void tcore_loaded(tcore *c)
         trainer_job *j = c->jobs.at[i].key ? c->jobs.at[i].value : NULL;
         if (!j)
             continue;
-        if (pst_job_state_is_live(j->s.state)) {
+        if (j->s.array && pst_job_state_is_live(j->s.state)) {
+            pst_map_put(&c->arrays, j->s.training_id, j);
+        } else if (pst_job_state_is_live(j->s.state)) {
             tcore_live_add(c, j);
             tcore_charge(c, j);
         } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {

@@ -384,6 +384,21 @@ static void tell_waiting(telling *t)
     }
 }
 
+/* An array runs nothing itself. */
+static void tell_array(telling *t)
+{
+    const pst_job_array *a = t->s->array;
+    json_t *j = pst_event_to_json(&pst_job_array_type, a);
+    pst_buf_printf(&t->text, "  of %d tasks %d run, %d wait, %d are to come; %d COMPLETED, %d FAILED, %d HALTED, %d TERMINATED\n", a->tasks,
+                   a->running, a->waiting, a->tasks - a->admitted, a->completed, a->failed, a->halted, a->terminated);
+    pst_buf_printf(&t->text, "  `penstock list --array %s` lists them; `penstock why` of one that waits tells what it lacks\n",
+                   t->s->training_id);
+    if (t->s->stop_action != PST_JOB_STOP_ACTION_NONE)
+        pst_buf_printf(&t->text, "  user %s asked for %s; it is done once no task runs\n", t->s->stop_by,
+                       pst_job_stop_action_text(t->s->stop_action));
+    json_object_set_new(t->told, "array", j);
+}
+
 /* Of one that was given to a node: is that node heard, and what is asked of it? */
 static void tell_running(telling *t)
 {
@@ -446,8 +461,10 @@ int pst_why_tell(const pst_why *w, const char *id, const char *viewer, int64_t n
                    s->reason_code ? "]" : "");
     if (s->state == PST_JOB_PUBLIC_STATE_QUEUED)
         tell_waiting(&t);
-    else if (pst_job_state_is_live(s->state))
+    else if (pst_job_state_is_live(s->state) && !s->array)
         tell_running(&t);
+    if (s->array && (pst_job_state_is_live(s->state) || pst_job_state_is_ended(s->state)))
+        tell_array(&t);
     if (advice(s))
         pst_buf_printf(&t.text, "%s\n", advice(s));
     json_object_set_new(t.told, "text", json_string(t.text.data));

@@ -7,6 +7,7 @@
 #include "common/base/array.h"
 
 #include "common/base/json.h"
+#include "schemas/task_array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,12 @@ static void ffdl(env *e, const sup_run *r)
         pst_trace step;
         pst_trace_child(&r->client->trace, &step);
         set(e, "TRACEPARENT", "%s", step.text);
+    }
+    int task = pst_task_index(s->training_id);
+    if (task >= 0) {
+        set(e, "PENSTOCK_ARRAY_INDEX", "%d", task);
+        set(e, "PENSTOCK_ARRAY_ID", "%.*s", (int)(strrchr(s->training_id, '-') - s->training_id), s->training_id);
+        set(e, "PENSTOCK_ARRAY_COUNT", "%d", r->manifest.tasks);
     }
     set(e, "PENSTOCK_GENERATION", "%d", s->generation);
     set(e, "PENSTOCK_RUN", "%s/%d/%s", s->training_id, s->generation, s->process);

@@ -146,8 +146,41 @@ def why_it_waits(p):
     print("why one waits: its place, who is ahead, what is missing where; the gateway says the same")
 
 
+def an_array(p):
+    out = p.dir / "indices"
+    out.mkdir()
+    text = ("name: many\ncpus: 0.1\nmemory: 64 MiB\nframework: {name: custom, version: 1, "
+            f"command: 'test $PENSTOCK_ARRAY_INDEX -ne {{bad}} && test $API_TOKEN = hush && touch {out}/$PENSTOCK_ARRAY_INDEX'}}\npenstock: {{array: '{{array}}', isolation: none, env: {{API_TOKEN: hush}}}}\n")
+    path = p.dir / "array.yml"
+    path.write_text(text.replace("{array}", "0-9:3%2").replace("{bad}", "-1"))
+    r = p.cli("submit", path, "--wait")
+    tid = r.stdout.strip()
+    check(sorted(f.name for f in out.iterdir()) == ["0", "3", "6", "9"], f"each index ran: {list(out.iterdir())}")
+    check(p.show(tid)["state"] == "COMPLETED" and p.show(tid)["array"]["completed"] == 4, f"array: {p.show(tid)}")
+    tasks = [json.loads(line) for line in p.cli("list", "--array", tid, "--json").stdout.splitlines()]
+    check([t["training_id"] for t in tasks] == [f"{tid}-{i}" for i in (0, 3, 6, 9)], f"tasks: {tasks}")
+    check(f"{tid}-3" not in p.cli("list").stdout and tid in p.cli("list").stdout and f"{tid}-3" in p.cli("list", "--all").stdout, "an array is one line")
+    check("4 tasks" in p.cli("show", tid).stdout and "4 COMPLETED" in p.cli("why", tid).stdout, "its counts")
+    path.write_text(text.replace("{array}", "0-5").replace("{bad}", "4"))
+    failed = p.submit(path.read_text())
+    end = p.wait_state(failed, "FAILED")
+    check(end["reason_code"] == "TASKS_FAILED" and "index 4" in end["reason"] and end["array"]["completed"] == 5, f"one failed: {end}")
+    many = p.submit("name: many\ncpus: 0.1\nmemory: 64 MiB\nframework: {name: custom, version: 1, command: sleep 300}\npenstock: {array: '0-499'}\n")
+    until(lambda: p.show(many)["array"]["running"] > 0, 30, "tasks run")
+    for pid in p.pids("trainer"):
+        os.kill(pid, signal.SIGKILL)
+    p.cli("terminate", many, "--wait")
+    end = p.show(many)
+    check(end["state"] == "TERMINATED" and end["array"]["running"] == end["array"]["waiting"] == 0 and end["array"]["admitted"] < 500, f"terminated: {end}")
+    p.cli("delete", many)
+    check(p.cli("list", "--array", many, ok=False).returncode == 4 and many not in p.cli("list", "--all").stdout, "deleted with its tasks")
+    path.write_text(manifest("bad", "{array: 0-10000}"))
+    ask(p, "submit", path, "--dry-run", status=2, says="10001 tasks, at most 10000")
+    print("an array: each index once, one that failed, terminated in the middle under a killed Trainer")
+
+
 with Platform() as p:
-    for test in (holding, by_the_gateway, one_after_another, refused, many_at_once, many_that_nobody_answers, why_it_waits):
+    for test in (holding, by_the_gateway, one_after_another, refused, many_at_once, many_that_nobody_answers, why_it_waits, an_array):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
 print("ok: jobs that wait")

@@ -14,6 +14,7 @@ static pst_job_state *job(pst_map *jobs, const char *id, const char *user, pst_j
     s->user = pst_strdup(user);
     s->name = pst_strdup(name);
     s->queue = pst_strdup("default");
+    s->array_of = pst_strdup("");
     s->state = state;
     s->submitted_at = (int64_t)jobs->n + 1;
     pst_map_put(jobs, id, s);
@@ -78,6 +79,22 @@ static void test_bulk_takes_others_only_where_they_are_named(void **state)
     pst_client_jobs_done(&jobs);
 }
 
+static void test_bulk_leaves_to_an_array_what_it_reaches_itself(void **state)
+{
+    pst_map jobs = {0};
+    size_t others = 0;
+    setenv("PENSTOCK_USER", "ann", 1);
+    job(&jobs, "a", "ann", PST_JOB_PUBLIC_STATE_PROCESSING, "many");
+    for (int i = 0; i < 2; i++) {
+        pst_job_state *s = job(&jobs, i ? "f" : "r", "ann", i ? PST_JOB_PUBLIC_STATE_FAILED : PST_JOB_PUBLIC_STATE_PROCESSING, "many");
+        free(s->array_of);
+        s->array_of = pst_strdup("a");
+    }
+    assert_string_equal(CHOSEN(.action = PST_JOB_ACTION_TERMINATE, .name = "many"), "a");
+    assert_string_equal(CHOSEN(.action = PST_JOB_ACTION_RESUME, .name = "many"), "f"); /* the array has not ended */
+    pst_client_jobs_done(&jobs);
+}
+
 static void test_bulk_refuses_what_chooses_nothing(void **state)
 {
     pst_map jobs = {0};
@@ -96,6 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bulk_takes_own_jobs_for_which_it_makes_sense),
         cmocka_unit_test(test_bulk_takes_others_only_where_they_are_named),
+        cmocka_unit_test(test_bulk_leaves_to_an_array_what_it_reaches_itself),
         cmocka_unit_test(test_bulk_refuses_what_chooses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
