@@ -397,6 +397,31 @@ static void read_model(mf_reader *r, const mf_place *own, pst_manifest *m)
         mf_wrong(r, &model, "file", "must be a path inside $RESULT_DIR/model, such as best.onnx, found \"%.60s\"", m->model_file);
 }
 
+static void read_checkpoint(mf_reader *r, const mf_place *own, pst_manifest *m)
+{
+    mf_place p = {mf_mapping(r, own, "checkpoint"), "penstock.checkpoint"};
+    if (!p.obj)
+        return;
+    mf_check_keys(r, &p, true);
+    pst_checkpoint_rule *rule = &m->checkpoint;
+    rule->asked = true;
+    rule->keep_best = (int)mf_int(r, &p, "keep_best");
+    rule->keep_last = (int)mf_int(r, &p, "keep_last");
+    if (rule->keep_best && !rule->keep_last) /* what a resume goes on from */
+        rule->keep_last = 1;
+    rule->metric = mf_text(r, &p, "metric");
+    if (rule->keep_best && (!rule->metric || !*rule->metric))
+        mf_wrong(r, &p, "metric", "is missing: which number says what is best, such as loss");
+    char *mode = mf_text(r, &p, "mode");
+    rule->max = mode && !strcmp(mode, "max");
+    if (mode && strcmp(mode, "max") && strcmp(mode, "min"))
+        mf_wrong(r, &p, "mode", "must be min or max, found \"%.20s\"", mode);
+    free(mode);
+    if (m->native)
+        mf_wrong(r, own, "checkpoint",
+                 "is for commands of your own: the built-in learner commits, verifies and keeps its last checkpoints by itself");
+}
+
 /* The one key of our own. */
 static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
 {
@@ -419,6 +444,7 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         m->env = mf_env(r, &own, "penstock.env", m);
         read_isolation(r, &own, m);
         read_model(r, &own, m);
+        read_checkpoint(r, &own, m);
         const char *key = m->runs ? m->runs->settings : NULL; /* read before; one that is another framework's is refused below */
         const json_t *settings = key ? mf_mapping(r, &own, key) : NULL;
         m->settings = settings ? json_deep_copy(settings) : NULL;
@@ -549,6 +575,7 @@ void pst_manifest_done(pst_manifest *m)
         free(m->after[i]);
     free(m->after);
     free(m->array);
+    free(m->checkpoint.metric);
     for (size_t i = 0; i < m->n_stores; i++) {
         pst_data_store *s = &m->stores[i];
         free(s->id);

@@ -54,6 +54,14 @@ typedef struct pst_retry_rule {
     int number; /* EXIT, SIGNAL */
 } pst_retry_rule;
 
+/* penstock.checkpoint */
+typedef struct pst_checkpoint_rule {
+    bool asked;               /* checkpoints are committed, verified and removed by this rule */
+    int keep_last, keep_best; /* 0 = all; 0 = none beside them */
+    char *metric;             /* keep_best: by this number, NULL without it */
+    bool max;                 /* the larger the better */
+} pst_checkpoint_rule;
+
 typedef struct pst_manifest {
     char *name, *description, *version, *user;
     double cpus;
@@ -80,6 +88,7 @@ typedef struct pst_manifest {
     int retries;
     pst_retry_rule *retry_on; /* penstock.retries.on; none = after every failure of the job's own */
     size_t n_retry_on;
+    pst_checkpoint_rule checkpoint;
     int64_t system_us;              /* between points of the group system; 0 = none */
     int64_t grace_us;               /* halt and terminate; default 10 s */
     json_t *env;                    /* object of strings, or NULL */

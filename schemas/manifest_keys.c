@@ -105,6 +105,9 @@ static const pst_key rows[] = {
          "One job an index, with `PENSTOCK_ARRAY_INDEX` in its environment; `%5`: five at once at most. Indices from 0 to 999999, 10,000 "
          "tasks at most."},
     {"penstock", "hold", PST_KEY_OTHER, .form = "true or false", .def = "false", .help = "It waits until `penstock release ID`."},
+    {"penstock", "checkpoint", PST_KEY_MAPPING,
+     .help = "Checkpoints that the command announces are committed with digests, verified on resume, and removed by the rule below "
+             "(docs/learner.md)."},
     {"penstock", "deadline", PST_KEY_SPAN, .lo = 1, .hi = 366 * DAY_US,
      .help = "From the start of PROCESSING; then the job fails. Without it: none."},
     {"penstock", "retries", PST_KEY_WHOLE, .form = "whole number, or a mapping", .lo = 0, .hi = 100, .def = "0",
@@ -142,6 +145,12 @@ static const pst_key rows[] = {
     {"penstock.retries", "max", PST_KEY_WHOLE, .lo = 0, .hi = 100, .help = "Required. New generations at most."},
     {"penstock.retries", "on", PST_KEY_LIST, .form = "[`exit:N`, `signal:N`, `lost`, `oom`]", .hi = 64,
      .help = "Which end of the process that failed first is worth one. Without it: every failure of the job's own."},
+    {"penstock.checkpoint", "keep_last", PST_KEY_WHOLE, .lo = 1, .hi = 1000,
+     .help = "The newest so many are kept. Without it: all; with `keep_best`: 1."},
+    {"penstock.checkpoint", "keep_best", PST_KEY_WHOLE, .lo = 1, .hi = 1000, .help = "Beside them the best so many by `metric`."},
+    {"penstock.checkpoint", "metric", PST_KEY_TEXT, .hi = 100,
+     .help = "Required with `keep_best`: a number of the checkpoint line, else of the last metrics line before it that has it."},
+    {"penstock.checkpoint", "mode", PST_KEY_TEXT, .form = "`min`, `max`", .hi = 3, .def = "min", .help = "What is better: less, or more."},
     {"penstock.model", "name", PST_KEY_NAME, .hi = 128, .help = "Required. Registered under this name; a job that leaves none fails."},
     {"penstock.model", "alias", PST_KEY_NAME, .hi = 64, .help = "Moved to the new version."},
     {"penstock.model", "file", PST_KEY_TEXT, .hi = 1024,

@@ -109,6 +109,8 @@ static void ffdl(env *e, const sup_run *r)
         pst_trace_child(&r->client->trace, &step);
         set(e, "TRACEPARENT", "%s", step.text);
     }
+    if (r->checkpoint)
+        set(e, "PENSTOCK_CHECKPOINT", "%s", r->checkpoint);
     int task = pst_task_index(s->training_id);
     if (task >= 0) {
         set(e, "PENSTOCK_ARRAY_INDEX", "%d", task);

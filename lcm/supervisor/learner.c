@@ -16,6 +16,7 @@
 #include "common/base/proc_tree.h"
 #include "common/base/stop.h"
 #include "lcm/supervisor/box.h"
+#include "lcm/supervisor/checkpoints.h"
 #include "lcm/supervisor/collectors.h"
 #include "lcm/supervisor/limiter.h"
 #include "lcm/supervisor/lines.h"
@@ -72,6 +73,7 @@ typedef struct learner {
     int64_t sampled_us;
     pst_process_report checkpoint; /* the last that the learner announced and that is not reported yet */
     bool checkpoint_waits;
+    sup_checkpoints *checkpoints; /* NULL: they are not committed, only told of */
     int64_t next_checkpoint_us;
     sup_learner_view view;
 } learner;
@@ -110,6 +112,42 @@ static void report_checkpoint(learner *l, int64_t now, bool force)
     pst_event_clear(&pst_process_report_type, &l->checkpoint);
 }
 
+static void keep_checkpoint(learner *l, const pst_process_report *take)
+{
+    if (l->checkpoint_waits)
+        pst_event_clear(&pst_process_report_type, &l->checkpoint);
+    l->checkpoint = *take;
+    l->checkpoint_waits = true;
+    report_checkpoint(l, pst_mono_us(), false);
+}
+
+/* Those that are committed by now are told; wait: until all are. */
+static void fetch_checkpoints(learner *l, bool wait)
+{
+    pst_process_report report;
+    pst_err err = {0};
+    int rc;
+    while (l->checkpoints && (rc = sup_checkpoints_done(l->checkpoints, wait, &report, &err)) != 0) {
+        if (rc > 0)
+            keep_checkpoint(l, &report);
+        else
+            sup_run_say(l->run, "a checkpoint was not committed: %s", err.text);
+        pst_err_clear(&err);
+    }
+}
+
+/* Told at once, or when it has been committed. */
+static void on_checkpoint(learner *l, pst_process_report *take)
+{
+    pst_err err = {0};
+    if (!l->checkpoints) {
+        keep_checkpoint(l, take);
+    } else if (!sup_checkpoints_take(l->checkpoints, take, &err)) {
+        sup_run_say(l->run, "%s", err.text);
+        pst_event_clear(&pst_process_report_type, take);
+    }
+}
+
 /* Lines that speak to the platform (points, checkpoints) are looked for first: only plain lines are ever left out. */
 static void on_line(void *arg, const char *text, size_t len)
 {
@@ -123,17 +161,15 @@ static void on_line(void *arg, const char *text, size_t len)
     if (s->kind == PST_LOG_STREAM_STDOUT && sup_metric_line(text, len, pst_now_us(), &point)) {
         l->view.points++;
         sup_pace_take(&l->points, now);
+        if (l->checkpoints)
+            sup_checkpoints_point(l->checkpoints, &point);
         sup_outlet_metric(l->run->outlet, &point);
         pst_event_clear(&pst_metric_point_type, &point);
         return;
     }
     pst_process_report checkpoint;
     if (s->kind == PST_LOG_STREAM_STDOUT && sup_checkpoint_line(text, len, pst_now_us(), &checkpoint)) {
-        if (l->checkpoint_waits)
-            pst_event_clear(&pst_process_report_type, &l->checkpoint);
-        l->checkpoint = checkpoint;
-        l->checkpoint_waits = true;
-        report_checkpoint(l, now, false);
+        on_checkpoint(l, &checkpoint);
         return;
     }
     sup_collectors_line(l->collectors, s->kind, text, len);
@@ -389,6 +425,7 @@ static void timers(learner *l, int64_t now)
     check_stop(l, now);
     enforce(l, now);
     report_gap(l, false);
+    fetch_checkpoints(l, false);
     report_checkpoint(l, now, false);
     if (now >= l->next_files_us) {
         l->next_files_us = now + FILES_EVERY_US;
@@ -494,6 +531,8 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
             l.box.group.enforced & PST_CGROUP_PROCESSES ? "processes," : "", l.box.group.enforced & PST_CGROUP_CPUS ? "cpus" : "");
     sup_pace_init(&l.points, POINTS_PER_S, pst_mono_us());
     open_files(&l);
+    if (r->manifest.checkpoint.asked)
+        l.checkpoints = sup_checkpoints_new(r->checkpoint_dir, &r->manifest.checkpoint);
     rc = start(&l, err);
     if (!rc) {
         ret_end->started = true;
@@ -506,6 +545,8 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
     sup_lines_end(&l.out.lines);
     sup_lines_end(&l.err.lines);
     report_gap(&l, true);
+    fetch_checkpoints(&l, true);
+    sup_checkpoints_free(l.checkpoints);
     report_checkpoint(&l, pst_mono_us(), true);
     sup_collectors_end(l.collectors);
     sup_limiter_done(&l.limiter);

@@ -1,5 +1,6 @@
 /* prepare.c - before the command runs: the user's code is unpacked, the data stores are looked up. An error has FfDL's code with it, since it is the
  * user who has to mend it. */
+#include "lcm/supervisor/checkpoints.h"
 #include "lcm/supervisor/stores.h"
 
 #include "schemas/frameworks.h"
@@ -162,6 +163,11 @@ static bool keeps_steps(const sup_run *r)
     return false;
 }
 
+static void say_broken(void *arg, const char *name, const char *why)
+{
+    sup_run_say(arg, "checkpoint %s cannot be gone on from, an older one is looked for: %s. It is called %s.broken now", name, why, name);
+}
+
 int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err)
 {
     int rc = unpack_code(r, ret_code, err);
@@ -171,6 +177,10 @@ int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err)
         sup_run_step_log(r, "load-model", "%s", err->text);
     if (!rc)
         rc = sup_run_fetch_checkpoints(r, ret_code, err);
+    if (!rc && r->manifest.checkpoint.asked)
+        r->checkpoint = sup_checkpoint_newest(r->checkpoint_dir, say_broken, r);
+    if (r->checkpoint)
+        sup_run_say(r, "checkpoint %s is what was committed; PENSTOCK_CHECKPOINT names it", strrchr(r->checkpoint, '/') + 1);
     if (!rc)
         rc = fetch_data(r, ret_code, err);
     return rc;

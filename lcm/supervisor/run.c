@@ -83,8 +83,8 @@ int sup_run_open(const char *run_dir, sup_run *ret_run, pst_err *err)
 
 void sup_run_close(sup_run *r)
 {
-    char *all[] = {r->dir,         r->code_dir,       r->data_dir,   r->job_state_dir,    r->log_dir,
-                   r->own_log_dir, r->checkpoint_dir, r->result_dir, r->result_bucket_dir};
+    char *all[] = {r->dir,         r->code_dir,       r->data_dir,   r->job_state_dir,     r->log_dir,
+                   r->own_log_dir, r->checkpoint_dir, r->result_dir, r->result_bucket_dir, r->checkpoint};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     pst_manifest_done(&r->manifest);

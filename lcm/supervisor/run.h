@@ -21,6 +21,7 @@ typedef struct sup_run {
     sup_gang gang;         /* from sup_gang_open() to sup_gang_close(): while the command is prepared and runs */
     /* absolute folders; see rundir.h */
     char *code_dir, *data_dir, *job_state_dir, *log_dir, *own_log_dir, *checkpoint_dir, *result_dir, *result_bucket_dir;
+    char *checkpoint; /* PENSTOCK_CHECKPOINT: the one to go on from; NULL = none */
     /* borrowed */
     sup_status *status; /* NULL in tests */
     sup_outlet *outlet;

@@ -1,0 +1,568 @@
+/* checkpoints.c - a learner that was killed while it wrote leaves half a file; a disk that lost power, a whole one of zeros. So a checkpoint counts once its
+ * manifest is there, and that is written last: every file fsynced and digested, the manifest as a temporary file, fsynced, renamed, the folder fsynced.
+ * On resume the manifests are read, the newest first, and the first whose digests are right is the one to go on from.
+ *
+ * The folder is the learner's: names are opened beneath it, no link is followed, so nothing outside is read, written or removed whatever is planted there. What
+ * is removed loses its manifest first: a kill in between leaves an entry that is no checkpoint, never a checkpoint without its files. */
+#include "lcm/supervisor/checkpoints.h"
+
+#include "common/base/array.h"
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/hash.h"
+#include "common/base/json.h"
+#include "common/base/thread.h"
+#include "schemas/avro.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FOLDER ".penstock"
+enum {
+    FILES_MAX = 10000,
+    DEPTH_MAX = 16,
+    NAME_MAX_BYTES = 200,
+    MANIFEST_BYTES_MAX = 8 << 20,
+    READ_BYTES = 1 << 20,
+    WAITING_MAX = 16,
+    LISTED_MAX = 10000
+};
+
+/* ---- the folder ------------------------------------------------------------------------------------------------------------------ */
+
+/* One entry of the folder: no path, nothing hidden. */
+static bool is_name(const char *name)
+{
+    size_t len = strlen(name);
+    return len && len <= NAME_MAX_BYTES && *name != '.' && !strchr(name, '/');
+}
+
+static int open_folder(const char *dir, pst_err *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        pst_err_sys(err, errno, "cannot open %s", dir);
+    return fd;
+}
+
+/* Where manifests are; made when make. -1 and errno. */
+static int open_manifests(int dir_fd, bool make)
+{
+    if (make && mkdirat(dir_fd, FOLDER, 0755) < 0 && errno != EEXIST)
+        return -1;
+    return pst_fs_open_beneath(dir_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+}
+
+/* ---- digests --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct digesting {
+    json_t *files;
+    int64_t bytes;
+    bool sync;
+    void *room; /* READ_BYTES */
+} digesting;
+
+static int digest_file(digesting *d, int fd, const char *path, pst_err *err)
+{
+    uint8_t sum[32];
+    char hex[65];
+    int64_t bytes = 0;
+    ssize_t n;
+    pst_sha256 *h = pst_sha256_new();
+    while ((n = read(fd, d->room, READ_BYTES)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0) {
+            pst_sha256_add(h, d->room, (size_t)n);
+            bytes += n;
+        }
+    int failed = n < 0 ? errno : 0;
+    pst_sha256_end(h, sum);
+    if (!failed && d->sync && fsync(fd) < 0)
+        failed = errno;
+    if (failed)
+        return pst_err_sys(err, failed, "%s", path);
+    for (int i = 0; i < 32; i++)
+        snprintf(hex + 2 * i, 3, "%02x", sum[i]);
+    d->bytes += bytes;
+    json_array_append_new(d->files, json_pack("{s:s, s:I, s:s}", "path", path, "bytes", (json_int_t)bytes, "sha256", hex));
+    return 0;
+}
+
+static int digest_folder(digesting *d, int fd, const char *path, int depth, pst_err *err);
+
+/* path: as the manifest has it, below the checkpoint folder. */
+static int digest(digesting *d, int parent_fd, const char *entry, const char *path, int depth, pst_err *err)
+{
+    struct stat st;
+    int fd = pst_fs_open_beneath(parent_fd, entry, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0), rc = 0;
+    if (fd < 0)
+        return pst_err_sys(err, errno, "%s", path);
+    if (fstat(fd, &st) < 0)
+        rc = pst_err_sys(err, errno, "%s", path);
+    else if (json_array_size(d->files) >= FILES_MAX || depth > DEPTH_MAX)
+        rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0, "has more than %d files, or folders deeper than %d", FILES_MAX,
+                         DEPTH_MAX);
+    else if (S_ISDIR(st.st_mode))
+        rc = digest_folder(d, fd, path, depth, err);
+    else if (S_ISREG(st.st_mode))
+        rc = digest_file(d, fd, path, err);
+    else
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "%s is neither a file nor a folder", path);
+    close(fd);
+    return rc;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* In the order of names, so that a manifest of the same files is the same. */
+static int digest_folder(digesting *d, int fd, const char *path, int depth, pst_err *err)
+{
+    char **names = NULL;
+    size_t n = 0, cap = 0;
+    int again = dup(fd), rc = 0;
+    DIR *dir = again < 0 ? NULL : fdopendir(again);
+    if (!dir)
+        rc = pst_err_sys(err, errno, "%s", path);
+    for (struct dirent *e; dir && n <= FILES_MAX && (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) {
+            names = pst_array_room(names, n, &cap, sizeof *names);
+            names[n++] = pst_strdup(e->d_name);
+        }
+    if (dir)
+        closedir(dir);
+    else if (again >= 0)
+        close(again);
+    if (n)
+        qsort(names, n, sizeof *names, by_text);
+    for (size_t i = 0; i < n; i++) {
+        char *below = pst_fs_join(path, names[i]);
+        if (!rc)
+            rc = digest(d, fd, names[i], below, depth + 1, err);
+        free(below);
+        free(names[i]);
+    }
+    free(names);
+    if (!rc && d->sync && fsync(fd) < 0)
+        rc = pst_err_sys(err, errno, "%s", path);
+    return rc;
+}
+
+static int digest_entry(int dir_fd, const char *name, bool sync, json_t **ret_files, int64_t *ret_bytes, pst_err *err)
+{
+    digesting d = {.files = json_array(), .sync = sync, .room = pst_alloc(READ_BYTES)};
+    int rc = digest(&d, dir_fd, name, name, 0, err);
+    free(d.room);
+    if (rc < 0) {
+        json_decref(d.files);
+        return rc;
+    }
+    *ret_files = d.files;
+    *ret_bytes = d.bytes;
+    return 0;
+}
+
+/* ---- manifests ------------------------------------------------------------------------------------------------------------------- */
+
+static int write_manifest(int manifests, const char *name, const char *text, pst_err *err)
+{
+    char *temp = pst_sprintf(".%s.tmp", name), *final = pst_sprintf("%s.json", name);
+    unlinkat(manifests, temp, 0); /* of one that was killed; or planted: whatever it is, it is not followed */
+    int fd = pst_fs_open_beneath(manifests, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int failed = fd < 0 ? errno : 0;
+    if (!failed && (pst_fs_write_all(fd, text, strlen(text)) < 0 || fsync(fd) < 0))
+        failed = errno;
+    if (fd >= 0)
+        close(fd);
+    if (!failed && (renameat(manifests, temp, manifests, final) < 0 || fsync(manifests) < 0))
+        failed = errno;
+    int rc = failed ? pst_err_sys(err, failed, "the manifest of checkpoint %s", name) : 0;
+    free(temp);
+    free(final);
+    return rc;
+}
+
+int sup_checkpoint_commit(const char *dir, const char *name, const pst_dbl_pair *values, size_t n_values, int64_t time_us,
+                          int64_t *ret_bytes, pst_err *err)
+{
+    if (!is_name(name))
+        return pst_err_set(
+            err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0,
+            "\"%.100s\" cannot be committed: `file` names one file or folder directly in $CHECKPOINT_DIR, with no dot in front", name);
+    int dir_fd = open_folder(dir, err), manifests = -1;
+    if (dir_fd < 0)
+        return err ? err->code : PST_EIO;
+    json_t *files = NULL, *numbers = json_object();
+    int rc = digest_entry(dir_fd, name, true, &files, ret_bytes, err);
+    if (!rc && fsync(dir_fd) < 0)
+        rc = pst_err_sys(err, errno, "%s", dir);
+    for (size_t i = 0; i < n_values; i++)
+        if (isfinite(values[i].value))
+            json_object_set_new(numbers, values[i].key, json_real(values[i].value));
+    if (!rc && (manifests = open_manifests(dir_fd, true)) < 0)
+        rc = pst_err_sys(err, errno, "%s/" FOLDER, dir);
+    if (!rc) {
+        json_t *j = json_pack("{s:s, s:I, s:O, s:O}", "name", name, "time", (json_int_t)time_us, "values", numbers, "files", files);
+        char *text = j ? pst_json_text(j) : NULL;
+        rc = text ? write_manifest(manifests, name, text, err)
+                  : pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "the name of checkpoint %.100s is no UTF-8", name);
+        free(text);
+        json_decref(j);
+    }
+    json_decref(files);
+    json_decref(numbers);
+    if (manifests >= 0)
+        close(manifests);
+    close(dir_fd);
+    return rc;
+}
+
+typedef struct committed {
+    char *name;
+    int64_t time_us;
+    json_t *manifest;
+    bool keep;
+} committed;
+
+static json_t *read_manifest(int manifests, const char *file)
+{
+    struct stat st;
+    json_t *j = NULL;
+    int fd = pst_fs_open_beneath(manifests, file, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= MANIFEST_BYTES_MAX)
+        j = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
+    if (fd >= 0)
+        close(fd);
+    return j;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const committed *x = a, *y = b;
+    if (x->time_us != y->time_us)
+        return x->time_us < y->time_us ? 1 : -1;
+    return strcmp(y->name, x->name);
+}
+
+/* All that has a manifest, the newest first. */
+static committed *list(int manifests, size_t *ret_n)
+{
+    committed *at = NULL;
+    size_t n = 0, cap = 0;
+    int again = openat(manifests, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = again < 0 ? NULL : fdopendir(again);
+    for (struct dirent *e; dir && n < LISTED_MAX && (e = readdir(dir));) {
+        size_t len = strlen(e->d_name);
+        if (*e->d_name == '.' || len < 6 || strcmp(e->d_name + len - 5, ".json"))
+            continue;
+        json_t *j = read_manifest(manifests, e->d_name);
+        at = pst_array_room(at, n, &cap, sizeof *at);
+        at[n++] = (committed){.name = pst_strndup(e->d_name, len - 5), .time_us = pst_json_int(j, "time", 0), .manifest = j};
+    }
+    if (dir)
+        closedir(dir);
+    if (n)
+        qsort(at, n, sizeof *at, newest_first);
+    *ret_n = n;
+    return at;
+}
+
+static void list_done(committed *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(at[i].name);
+        json_decref(at[i].manifest);
+    }
+    free(at);
+}
+
+static void forget(int manifests, const char *name)
+{
+    char *file = pst_sprintf("%s.json", name);
+    unlinkat(manifests, file, 0);
+    fsync(manifests);
+    free(file);
+}
+
+/* ---- which are kept -------------------------------------------------------------------------------------------------------------- */
+
+static bool value_of(const committed *x, const char *metric, double *ret)
+{
+    const json_t *v = json_object_get(json_object_get(x->manifest, "values"), metric);
+    *ret = json_number_value(v);
+    return json_is_number(v);
+}
+
+/* The best one that is not kept yet by its rank; of equal ones the newer. NULL: none has the metric. */
+static committed *best(committed *at, const bool *ranked, size_t n, const pst_checkpoint_rule *rule)
+{
+    committed *found = NULL;
+    double its = 0, value;
+    for (size_t i = 0; i < n; i++)
+        if (!ranked[i] && value_of(&at[i], rule->metric, &value) && (!found || (rule->max ? value > its : value < its))) {
+            found = &at[i];
+            its = value;
+        }
+    return found;
+}
+
+size_t sup_checkpoints_retain(const char *dir, const pst_checkpoint_rule *rule)
+{
+    int dir_fd = open_folder(dir, NULL), manifests = dir_fd < 0 ? -1 : open_manifests(dir_fd, false);
+    size_t n = 0, removed = 0;
+    committed *at = manifests < 0 ? NULL : list(manifests, &n);
+    bool *ranked = pst_alloc(n + 1);
+    for (size_t i = 0; i < n; i++)
+        at[i].keep = !rule->keep_last || i < (size_t)rule->keep_last;
+    for (int k = 0; k < rule->keep_best; k++) {
+        committed *x = best(at, ranked, n, rule);
+        if (!x)
+            break;
+        x->keep = ranked[x - at] = true;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (at[i].keep)
+            continue;
+        char *path = pst_fs_join(dir, at[i].name);
+        forget(manifests, at[i].name);
+        if (is_name(at[i].name))
+            pst_fs_remove_tree(path, NULL);
+        free(path);
+        removed++;
+    }
+    free(ranked);
+    list_done(at, n);
+    if (manifests >= 0)
+        close(manifests);
+    if (dir_fd >= 0)
+        close(dir_fd);
+    return removed;
+}
+
+/* ---- which is the one to go on from ---------------------------------------------------------------------------------------------- */
+
+static int verify(int dir_fd, const committed *x, pst_err *err)
+{
+    const json_t *wanted = json_object_get(x->manifest, "files");
+    json_t *files = NULL;
+    int64_t bytes;
+    if (!is_name(x->name) || !json_is_array(wanted))
+        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "checkpoint", 0, "its manifest cannot be read");
+    int rc = digest_entry(dir_fd, x->name, false, &files, &bytes, err);
+    if (rc < 0)
+        return rc;
+    if (json_array_size(files) != json_array_size(wanted))
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "it has %zu files, its manifest %zu", json_array_size(files),
+                         json_array_size(wanted));
+    for (size_t i = 0; !rc && i < json_array_size(files); i++)
+        if (!json_equal(json_array_get(files, i), json_array_get(wanted, i)))
+            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0,
+                             "%.200s is not what was committed: its name, size or SHA-256 differs",
+                             json_string_value(json_object_get(json_array_get(files, i), "path")));
+    json_decref(files);
+    return rc;
+}
+
+char *sup_checkpoint_newest(const char *dir, void (*broken)(void *arg, const char *name, const char *why), void *arg)
+{
+    int dir_fd = open_folder(dir, NULL), manifests = dir_fd < 0 ? -1 : open_manifests(dir_fd, false);
+    size_t n = 0;
+    char *found = NULL;
+    committed *at = manifests < 0 ? NULL : list(manifests, &n);
+    for (size_t i = 0; i < n && !found; i++) {
+        pst_err err = {0};
+        if (verify(dir_fd, &at[i], &err) == 0) {
+            found = pst_fs_join(dir, at[i].name);
+            break;
+        }
+        char *aside = pst_sprintf("%s.broken", at[i].name);
+        forget(manifests, at[i].name);
+        if (is_name(at[i].name))
+            renameat(dir_fd, at[i].name, dir_fd, aside);
+        broken(arg, at[i].name, err.text);
+        free(aside);
+    }
+    list_done(at, n);
+    if (manifests >= 0)
+        close(manifests);
+    if (dir_fd >= 0)
+        close(dir_fd);
+    return found;
+}
+
+/* ---- beside a learner ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct commission {
+    pst_process_report report;
+    double metric; /* as it stood when the checkpoint was announced; NaN = not known */
+    pst_err err;
+} commission;
+
+struct sup_checkpoints {
+    char *dir;
+    pst_checkpoint_rule rule; /* metric: a copy */
+    double metric;            /* the last that was seen */
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    commission waiting[WAITING_MAX], done[WAITING_MAX]; /* @locks lock, like those below */
+    size_t n_waiting, n_done;
+    bool busy, stop;
+};
+
+static void commit(const sup_checkpoints *c, commission *x)
+{
+    const char *name = pst_str_map_get(x->report.details, x->report.n_details, "file");
+    pst_dbl_pair value = {c->rule.metric, x->metric};
+    int64_t bytes = 0;
+    char text[32];
+    if (sup_checkpoint_commit(c->dir, name, &value, c->rule.metric != NULL, x->report.time, &bytes, &x->err) < 0)
+        return;
+    snprintf(text, sizeof text, "%lld", (long long)bytes);
+    pst_str_map_set(&x->report.details, &x->report.n_details, "bytes", text);
+    size_t removed = sup_checkpoints_retain(c->dir, &c->rule);
+    if (removed) {
+        snprintf(text, sizeof text, "%zu", removed);
+        pst_str_map_set(&x->report.details, &x->report.n_details, "removed", text);
+    }
+}
+
+static void *work(void *arg)
+{
+    sup_checkpoints *c = arg;
+    pthread_mutex_lock(&c->lock);
+    for (;;) {
+        while (!c->n_waiting && !c->stop)
+            pthread_cond_wait(&c->changed, &c->lock);
+        if (!c->n_waiting)
+            break;
+        while (c->n_done == WAITING_MAX && !c->stop) /* until somebody fetches */
+            pthread_cond_wait(&c->changed, &c->lock);
+        if (c->n_done == WAITING_MAX)
+            break;
+        commission x = c->waiting[0];
+        memmove(c->waiting, c->waiting + 1, --c->n_waiting * sizeof *c->waiting);
+        c->busy = true;
+        pthread_mutex_unlock(&c->lock);
+        commit(c, &x);
+        pthread_mutex_lock(&c->lock);
+        c->busy = false;
+        c->done[c->n_done++] = x;
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
+}
+
+sup_checkpoints *sup_checkpoints_new(const char *dir, const pst_checkpoint_rule *rule)
+{
+    sup_checkpoints *c = pst_alloc(sizeof *c);
+    c->dir = pst_strdup(dir);
+    c->rule = *rule;
+    c->rule.metric = pst_strdup(rule->metric);
+    c->metric = (double)NAN;
+    pthread_mutex_init(&c->lock, NULL);
+    pst_cond_init(&c->changed);
+    return c;
+}
+
+/* By the number in the line itself, else by the last point that had it. */
+static double metric_of(const sup_checkpoints *c, const pst_process_report *r)
+{
+    const char *text = c->rule.metric ? pst_str_map_get(r->details, r->n_details, c->rule.metric) : NULL;
+    char *end = NULL;
+    double v = text ? strtod(text, &end) : 0;
+    return text && end != text && !*end ? v : c->metric;
+}
+
+bool sup_checkpoints_take(sup_checkpoints *c, pst_process_report *take, pst_err *err)
+{
+    const char *name = pst_str_map_get(take->details, take->n_details, "file");
+    size_t len = strlen(c->dir);
+    if (name && !strncmp(name, c->dir, len) && name[len] == '/') { /* as $CHECKPOINT_DIR/step-100, which is what programs have at hand */
+        char *below = pst_strdup(name + len + 1);
+        pst_str_map_set(&take->details, &take->n_details, "file", below);
+        free(below);
+        name = pst_str_map_get(take->details, take->n_details, "file");
+    }
+    if (!name || !is_name(name))
+        pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0,
+                    "a checkpoint line %s%.100s%s: it is not committed (penstock.checkpoint); `file` names one file or folder directly in "
+                    "$CHECKPOINT_DIR",
+                    name ? "names \"" : "without `file`", name ? name : "", name ? "\"" : "");
+    else if (!c->started && pst_thread_start(&c->thread, "checkpoints", work, c))
+        pst_err_set(err, PST_ENOMEM, PST_CLASS_RETRY, "sys", 0, "a checkpoint is not committed: no thread to be had");
+    else
+        c->started = true;
+    pthread_mutex_lock(&c->lock);
+    if (!err->code && c->n_waiting == WAITING_MAX)
+        pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0, "checkpoint %.100s is not committed: %d wait for the disk already",
+                    name, WAITING_MAX);
+    if (!err->code) {
+        c->waiting[c->n_waiting++] = (commission){.report = *take, .metric = metric_of(c, take)};
+        *take = (pst_process_report){0};
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return !err->code;
+}
+
+void sup_checkpoints_point(sup_checkpoints *c, const pst_metric_point *p)
+{
+    for (size_t i = 0; c->rule.metric && i < p->n_values; i++)
+        if (!strcmp(p->values[i].key, c->rule.metric))
+            c->metric = p->values[i].value;
+}
+
+int sup_checkpoints_done(sup_checkpoints *c, bool wait, pst_process_report *ret_report, pst_err *err)
+{
+    pthread_mutex_lock(&c->lock);
+    while (wait && !c->n_done && (c->n_waiting || c->busy))
+        pthread_cond_wait(&c->changed, &c->lock);
+    commission x = {0};
+    bool any = c->n_done > 0;
+    if (any) {
+        x = c->done[0];
+        memmove(c->done, c->done + 1, --c->n_done * sizeof *c->done);
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (any && x.err.code) {
+        *err = x.err;
+        pst_event_clear(&pst_process_report_type, &x.report);
+        return -1;
+    }
+    if (any)
+        *ret_report = x.report;
+    return any;
+}
+
+void sup_checkpoints_free(sup_checkpoints *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    if (c->started)
+        pthread_join(c->thread, NULL);
+    for (size_t i = 0; i < c->n_done; i++)
+        pst_event_clear(&pst_process_report_type, &c->done[i].report);
+    for (size_t i = 0; i < c->n_waiting; i++)
+        pst_event_clear(&pst_process_report_type, &c->waiting[i].report);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    free(c->rule.metric);
+    free(c->dir);
+    free(c);
+}

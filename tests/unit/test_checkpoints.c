@@ -1,0 +1,230 @@
+/* Checkpoints that are committed, kept and found again: what a manifest says, what a kill leaves, what is removed and what never is, and a learner that plants
+ * links. The same beside a learner that runs: what is told, and what the next generation sees. */
+#include "common/base/fs.h"
+#include "lcm/supervisor/checkpoints.h"
+#include "tests/unit/supervisor_world.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct folder {
+    char dir[128];
+    char told[600]; /* of sup_checkpoint_newest */
+} folder;
+
+static folder open_one(void)
+{
+    folder f = {.dir = "/tmp/penstock-test-XXXXXX"};
+    assert_non_null(mkdtemp(f.dir));
+    return f;
+}
+
+static void close_one(folder *f)
+{
+    pst_fs_remove_tree(f->dir, NULL);
+}
+
+static void put(const folder *f, const char *name, const char *text)
+{
+    char path[400], *slash;
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    if ((slash = strrchr(path, '/')) > path + strlen(f->dir)) {
+        *slash = '\0';
+        assert_int_equal(pst_fs_mkdirs(path, 0755, NULL), 0);
+        *slash = '/';
+    }
+    assert_int_equal(pst_fs_replace(path, text, strlen(text), 0644, NULL), 0);
+}
+
+static bool has(const folder *f, const char *name)
+{
+    char path[400];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", f->dir, name);
+    return lstat(path, &st) == 0;
+}
+
+static int commit(const folder *f, const char *name, double loss, int64_t time_us)
+{
+    pst_dbl_pair values[] = {{(char *)"loss", loss}};
+    pst_err err = {0};
+    int64_t bytes = 0;
+    return sup_checkpoint_commit(f->dir, name, values, 1, time_us, &bytes, &err);
+}
+
+static void tell(void *arg, const char *name, const char *why)
+{
+    folder *f = arg;
+    snprintf(f->told + strlen(f->told), sizeof f->told - strlen(f->told), "%s: %s; ", name, why);
+}
+
+/* Its name, "" = none. */
+static const char *newest(folder *f)
+{
+    static char name[300];
+    f->told[0] = '\0';
+    char *path = sup_checkpoint_newest(f->dir, tell, f);
+    snprintf(name, sizeof name, "%s", path ? strrchr(path, '/') + 1 : "");
+    free(path);
+    return name;
+}
+
+static void test_checkpoints_the_newest_that_is_what_was_committed(void **state)
+{
+    folder f = open_one();
+    assert_string_equal(newest(&f), "");
+    put(&f, "a.pt", "first");
+    put(&f, "b/weights", "second");
+    put(&f, "b/deep/er/optimizer", "state");
+    put(&f, "c.pt", "third");
+    put(&f, "d.pt", "never announced");
+    assert_int_equal(commit(&f, "a.pt", 1, 100), 0);
+    assert_int_equal(commit(&f, "b", 1, 200), 0);
+    assert_int_equal(commit(&f, "c.pt", 1, 300), 0);
+    assert_string_equal(newest(&f), "c.pt");
+    put(&f, "c.pt", "thirt");             /* as long as it was */
+    put(&f, "b/deep/er/more", "planted"); /* a file more */
+    assert_string_equal(newest(&f), "a.pt");
+    assert_non_null(strstr(f.told, "c.pt: c.pt is not what was committed"));
+    assert_non_null(strstr(f.told, "b: it has 3 files, its manifest 2"));
+    assert_true(has(&f, "c.pt.broken") && has(&f, "b.broken") && !has(&f, "c.pt"));
+    assert_string_equal(newest(&f), "a.pt");
+    assert_string_equal(f.told, "");
+    put(&f, "a.pt", "");
+    assert_string_equal(newest(&f), "");
+    assert_true(has(&f, "d.pt"));
+    close_one(&f);
+}
+
+static void test_checkpoints_half_a_manifest_is_none(void **state)
+{
+    folder f = open_one();
+    put(&f, "a", "1");
+    put(&f, "b", "2");
+    assert_int_equal(commit(&f, "a", 1, 100), 0);
+    put(&f, ".penstock/.b.tmp", "{\"name\":\"b\""); /* killed before the rename */
+    assert_string_equal(newest(&f), "a");
+    put(&f, ".penstock/b.json", "{\"name\":\"b\",\"time\":9"); /* a disk that lost it */
+    put(&f, ".penstock/...json", "{}");
+    put(&f, ".penstock/zz.json", "[]");
+    assert_string_equal(newest(&f), "a");
+    put(&f, "b", "2 once more");
+    assert_int_equal(commit(&f, "b", 1, 200), 0);
+    assert_string_equal(newest(&f), "b");
+    close_one(&f);
+}
+
+static void test_checkpoints_the_last_and_the_best_are_kept(void **state)
+{
+    folder f = open_one();
+    const double loss[] = {5, 1, 4, 2, NAN, 3};
+    char name[8];
+    for (int i = 0; i < 6; i++) {
+        snprintf(name, sizeof name, "s%d", i);
+        put(&f, name, name);
+        assert_int_equal(commit(&f, name, loss[i], 100 + i), 0);
+    }
+    put(&f, "config.yml", "mine");
+    assert_int_equal(sup_checkpoints_retain(f.dir, &(pst_checkpoint_rule){.asked = true}), 0); /* all */
+    pst_checkpoint_rule rule = {.asked = true, .keep_last = 2, .keep_best = 2, .metric = (char *)"loss"};
+    assert_int_equal(sup_checkpoints_retain(f.dir, &rule), 2);
+    assert_true(has(&f, "s1") && has(&f, "s3") && has(&f, "s4") && has(&f, "s5") && has(&f, "config.yml"));
+    assert_false(has(&f, "s0") || has(&f, "s2") || has(&f, ".penstock/s0.json"));
+    rule = (pst_checkpoint_rule){.asked = true, .keep_last = 1, .keep_best = 1, .metric = (char *)"loss", .max = true};
+    assert_int_equal(sup_checkpoints_retain(f.dir, &rule), 3);
+    assert_true(has(&f, "s5") && !has(&f, "s4")); /* the last one is the best by max, too */
+    rule.metric = (char *)"accuracy";             /* that none has */
+    assert_int_equal(sup_checkpoints_retain(f.dir, &rule), 0);
+    assert_string_equal(newest(&f), "s5");
+    close_one(&f);
+}
+
+static void test_checkpoints_no_link_is_followed(void **state)
+{
+    folder f = open_one(), other = open_one();
+    char path[200], target[200];
+    put(&other, "secret", "of somebody else");
+    snprintf(path, sizeof path, "%s/link", f.dir);
+    snprintf(target, sizeof target, "%s/secret", other.dir);
+    assert_int_equal(symlink(target, path), 0);
+    assert_true(commit(&f, "link", 1, 1) < 0);
+    put(&f, "folder/in", "1");
+    snprintf(path, sizeof path, "%s/folder/out", f.dir);
+    assert_int_equal(symlink(other.dir, path), 0);
+    assert_true(commit(&f, "folder", 1, 1) < 0);
+    snprintf(path, sizeof path, "%s/.penstock", f.dir);
+    pst_fs_remove_tree(path, NULL);
+    assert_int_equal(symlink(other.dir, path), 0); /* where manifests would be written, read and removed */
+    put(&f, "a", "1");
+    assert_true(commit(&f, "a", 1, 1) < 0);
+    put(&other, "secret.json", "{\"time\":1}");
+    assert_string_equal(newest(&f), "");
+    assert_int_equal(sup_checkpoints_retain(f.dir, &(pst_checkpoint_rule){.asked = true, .keep_last = 1}), 0);
+    assert_true(has(&other, "secret") && has(&other, "secret.json") && !has(&other, "a.json"));
+    assert_int_equal(mkfifo(strcat(strcpy(target, f.dir), "/pipe"), 0600), 0);
+    assert_true(commit(&f, "pipe", 1, 1) < 0);
+    const char *const bad[] = {"", "..", ".hidden", "../x", "a/b", "/etc/passwd", "nothing-there"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_true(commit(&f, bad[i], 1, 1) < 0);
+    close_one(&f);
+    close_one(&other);
+}
+
+/* ---- beside a learner ------------------------------------------------------------------------------------------------------------ */
+
+#define SAVE(name, loss)                                                                             \
+    "echo " name " >$CHECKPOINT_DIR/" name "; echo '{\"penstock\":\"metrics\",\"loss\":" loss "}'; " \
+    "echo '{\"penstock\":\"checkpoint\",\"file\":\"" name "\",\"step\":1}'; sleep 0.2; "
+
+static const char *detail(const pst_process_report *r, const char *key)
+{
+    const char *v = pst_str_map_get(r->details, r->n_details, key);
+    return v ? v : "";
+}
+
+static void test_checkpoints_are_told_once_they_are_committed(void **state)
+{
+    world *w = *state;
+    world_run(
+        w,
+        SAVE("one", "3") SAVE("two", "1") SAVE("three", "2")
+            SAVE("four",
+                 "9") "echo '{\"penstock\":\"checkpoint\",\"step\":9}'; "
+                      "echo '{\"penstock\":\"checkpoint\",\"file\":\"../../x\"}'; echo '{\"penstock\":\"checkpoint\",\"file\":\"absent\"}'",
+        "penstock: {checkpoint: {keep_last: 1, keep_best: 1, metric: loss}}\n", NULL);
+    const pst_process_report *last = NULL;
+    for (size_t i = 0; i < w->n_reports; i++)
+        if (w->reports[i].type == PST_REPORT_TYPE_CHECKPOINT)
+            last = &w->reports[i];
+    assert_non_null(last);
+    assert_string_equal(detail(last, "file"), "four");
+    assert_string_equal(detail(last, "bytes"), "5");
+    assert_non_null(world_line(w, "a checkpoint line without `file`"));
+    assert_non_null(world_line(w, "a checkpoint line names \"../../x\""));
+    assert_non_null(world_line(w, "a checkpoint was not committed: absent"));
+    folder f = {0};
+    snprintf(f.dir, sizeof f.dir, "%s/jobs/training-unit/checkpoints", w->dir);
+    assert_true(has(&f, "four") && has(&f, "two") && !has(&f, "one") && !has(&f, "three"));
+    put(&f, "four", "FOUR\n"); /* and the next generation is told of the one before */
+    world_run(w, "echo goes on from ${PENSTOCK_CHECKPOINT##*/}", "penstock: {checkpoint: {keep_last: 1}}\n", NULL);
+    assert_non_null(world_line(w, "checkpoint four cannot be gone on from"));
+    assert_non_null(world_line(w, "goes on from two"));
+}
+
+#define RUN(test) cmocka_unit_test_setup_teardown(test, world_setup, world_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_checkpoints_the_newest_that_is_what_was_committed),
+        cmocka_unit_test(test_checkpoints_half_a_manifest_is_none),
+        cmocka_unit_test(test_checkpoints_the_last_and_the_best_are_kept),
+        cmocka_unit_test(test_checkpoints_no_link_is_followed),
+        RUN(test_checkpoints_are_told_once_they_are_committed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
