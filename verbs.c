@@ -5,6 +5,7 @@
 #include "common/base/buf.h"
 #include "deploy/broker/broker_opts.h"
 #include "deploy/local/local.h"
+#include "inference/scoring.h"
 #include "inference/serve/serve_ops.h"
 #include "lcm/supervisor/supervise_opts.h"
 #include "producers/gateway/gateway_verb.h"
@@ -25,10 +26,10 @@ static const pst_usage completion_usage = {"completion",
 static const pst_verb completion_verb = {"completion", "completions for bash, zsh, fish", "this computer", completion_run,
                                          PST_USAGES(&completion_usage)};
 
-/* The gateway is told who serves models: a service knows no other. */
+/* The gateway is told who serves models, and who knows pipelines: a service knows no other. */
 static int gateway_run(int argc, char **argv)
 {
-    return pst_gateway_run(argc, argv, &pst_serve_ops);
+    return pst_gateway_run(argc, argv, &pst_serve_ops, &pst_score_ops);
 }
 static const pst_verb gateway_verb = {"gateway", "the page, the HTTP API and event streams", "services", gateway_run,
                                       PST_USAGES(&pst_gateway_usage)};

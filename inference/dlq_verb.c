@@ -1,12 +1,8 @@
 /* dlq_verb.c - penstock dlq ls|show|replay: whose dead letters are meant. A name is a published pipeline's or a topic's, a file is a pipeline's; a pipeline
  * knows its topics of dead letters, and which inputs they may name. */
-#include "common/base/array.h"
-#include "common/platform/codec.h"
 #include "common/platform/verb.h"
-#include "inference/dlq/dlq.h"
-#include "inference/pipeline/pipeline.h"
+#include "inference/letters.h"
 #include "verbs.h"
-#include "common/bus/bus.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,85 +75,8 @@ static const pst_usage usages[N_VERBS] = {
                 replay_table, sizeof replay_table / sizeof *replay_table, false},
 };
 
-/* ---- whose dead letters -------------------------------------------------------------------------------------------------------- */
-
-typedef struct whose {
-    pst_pipeline *pipeline; /* NULL: a topic */
-    char **topics;
-    size_t n_topics;
-} whose;
-
-typedef struct look_up {
-    pst_client *c;
-    const char *name;
-    char *spec;
-} look_up;
-
-static int keep_spec(void *arg, const char *key, const pst_record *r, pst_err *err)
-{
-    look_up *l = arg;
-    pst_pipeline_spec s;
-    pst_err e = {0};
-    if (strcmp(key, l->name) != 0)
-        return 0;
-    free(l->spec);
-    l->spec = NULL;
-    if (!r->value)
-        return 0;
-    int rc = pst_codec_decode(l->c->codec, &pst_pipeline_spec_type, r->value, r->value_len, r->timestamp_ms, &s, &e);
-    if (rc < 0 && e.cls == PST_CLASS_DATA)
-        return 0;
-    if (rc < 0) {
-        *err = e;
-        return rc;
-    }
-    l->spec = pst_strdup(s.spec);
-    pst_event_clear(&pst_pipeline_spec_type, &s);
-    return 0;
-}
-
-/* A pipeline of that name, if one is published and can be looked for. */
-static int find_pipeline(pst_verb_run *v, const char *name, pst_pipeline **ret, pst_err *err)
-{
-    look_up l = {.c = v->client, .name = name};
-    pst_err e = {0};
-    int rc = pst_client_scan(v->client, PST_TOPIC_PIPELINES, name, keep_spec, &l, &e);
-    if (rc < 0 && rc != PST_ENOTFOUND && rc != PST_EAUTH)
-        *err = e;
-    else
-        rc = l.spec ? pst_pipeline_parse_published(l.spec, strlen(l.spec), name, ret, err) : 0;
-    free(l.spec);
-    return rc;
-}
-
-static void add_topic(whose *w, char *topic)
-{
-    w->topics = pst_array_one_more(w->topics, w->n_topics, sizeof *w->topics);
-    w->topics[w->n_topics++] = topic;
-}
-
-static int find(pst_verb_run *v, const dlq_opts *o, const char *name, whose *w, pst_err *err)
-{
-    if (!o->config && !name)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-                           "whose dead letters? penstock %s TOPIC, or a pipeline's name, or -c FILE", v->usage->verb);
-    if (o->config && name)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.80s and -c %.80s: leave one out", name, o->config);
-    int rc = o->config ? pst_pipeline_load(o->config, &w->pipeline, err) : find_pipeline(v, name, &w->pipeline, err);
-    if (rc < 0)
-        return rc;
-    const pst_pipeline *p = w->pipeline;
-    if (!p)
-        add_topic(w, pst_strdup(name));
-    else if (p->dlq_topic)
-        add_topic(w, pst_strdup(p->dlq_topic));
-    for (size_t i = 0; p && !p->dlq_topic && i < p->n_topics; i++)
-        add_topic(w, pst_sprintf("%s.dlq", p->topics[i]));
-    return 0;
-}
-
 /* One topic is shown from: a pipeline of several inputs may have several. */
-static int one_topic(const whose *w, pst_err *err)
+static int one_topic(const score_letters *w, pst_err *err)
 {
     if (w->n_topics == 1)
         return 0;
@@ -166,19 +85,27 @@ static int one_topic(const whose *w, pst_err *err)
                        w->n_topics ? w->topics[0] : "");
 }
 
+static int find(pst_verb_run *v, const dlq_opts *o, const char *name, score_letters *w, pst_err *err)
+{
+    if (!o->config && !name)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "whose dead letters? penstock %s TOPIC, or a pipeline's name, or -c FILE", v->usage->verb);
+    if (o->config && name)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.80s and -c %.80s: leave one out", name, o->config);
+    return o->config ? score_letters_load(o->config, w, err) : score_letters_find(v->client, name, w, err);
+}
+
 static int run_verb(int which, int argc, char **argv)
 {
     dlq_opts o = {0};
     pst_verb_run v;
-    whose w = {0};
+    score_letters w = {0};
     size_t left = 0;
     int args = which == SHOW ? 2 : 0, status = pst_verb_begin(&v, &usages[which], argc, argv, &o, args, args ? args : 1);
     if (status >= 0)
         return status;
     int rc = find(&v, &o, v.n_args ? v.args[0] : NULL, &w, &v.err);
-    pst_dlq_ask ask = {.topics = (const char *const *)w.topics,
-                       .n_topics = w.n_topics,
-                       .reason = o.reason,
+    pst_dlq_ask ask = {.reason = o.reason,
                        .stage = o.stage,
                        .source = o.source,
                        .partition = o.partition,
@@ -189,11 +116,7 @@ static int run_verb(int which, int argc, char **argv)
                        .to = o.to,
                        .dry_run = o.dry_run,
                        .yes = o.yes};
-    if (w.pipeline) {
-        ask.pipeline = w.pipeline->name;
-        ask.inputs = (const char *const *)w.pipeline->topics;
-        ask.n_inputs = w.pipeline->n_topics;
-    }
+    score_letters_of(&w, &ask);
     if (which == SHOW && !rc)
         rc = one_topic(&w, &v.err);
     ask.place = which == SHOW ? v.args[1] : NULL;
@@ -203,10 +126,7 @@ static int run_verb(int which, int argc, char **argv)
         rc = pst_dlq_show(&v, &ask, &v.err);
     else if (!rc)
         rc = pst_dlq_replay(&v, &ask, &left, &v.err);
-    for (size_t i = 0; i < w.n_topics; i++)
-        free(w.topics[i]);
-    free(w.topics);
-    pst_pipeline_free(w.pipeline);
+    score_letters_done(&w);
     status = pst_verb_end(&v, rc);
     if (status)
         return status;

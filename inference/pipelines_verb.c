@@ -2,9 +2,8 @@
  * key is the name: apply and delete are one record each, and a list is the whole topic, read to its present end. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/map.h"
 #include "common/platform/verb.h"
-#include "inference/run/pipeline_check.h"
+#include "inference/pipelines.h"
 #include "verbs.h"
 #include "common/platform/client.h"
 #include "common/platform/codec.h"
@@ -34,55 +33,6 @@ static const pst_usage usages[N_VERBS] = {
                 NULL, 0, false},
 };
 
-typedef struct gather {
-    pst_client *c;
-    pst_map pipelines; /* name → pst_pipeline_spec, latest */
-} gather;
-
-static void spec_free(void *p)
-{
-    pst_event_clear(&pst_pipeline_spec_type, p);
-    free(p);
-}
-
-static int gather_one(void *arg, const char *key, const pst_record *r, pst_err *err)
-{
-    gather *g = arg;
-    pst_pipeline_spec *s = NULL;
-    if (r->value) {
-        pst_err e = {0};
-        s = pst_alloc(sizeof(*s));
-        int rc = pst_codec_decode(g->c->codec, &pst_pipeline_spec_type, r->value, r->value_len, r->timestamp_ms, s, &e);
-        if (rc < 0) {
-            free(s);
-            if (e.cls == PST_CLASS_DATA) /* somebody's rubbish hides nothing else */
-                return 0;
-            *err = e;
-            return rc;
-        }
-    }
-    pst_pipeline_spec *old = s ? pst_map_put(&g->pipelines, key, s) : pst_map_take(&g->pipelines, key);
-    if (old)
-        spec_free(old);
-    return 0;
-}
-
-static int gather_all(pst_verb_run *v, gather *g)
-{
-    pst_err e = {0};
-    int rc = pst_client_scan(v->client, PST_TOPIC_PIPELINES, NULL, gather_one, g, &e);
-    if (rc == PST_ENOTFOUND)
-        return 0; /* no topic yet: no pipelines yet */
-    if (rc < 0)
-        v->err = e;
-    return rc;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(pst_pipeline_spec *const *)a)->name, (*(pst_pipeline_spec *const *)b)->name);
-}
-
 /* Read as the scorers' hosts read it, so that what they refuse is told here, too. Cut where a stranger was generous. */
 static void list_row(const pst_pipeline_spec *s)
 {
@@ -100,74 +50,33 @@ static void list_row(const pst_pipeline_spec *s)
     pst_pipeline_free(p);
 }
 
-static int list(pst_verb_run *v, gather *g)
+static int list(pst_verb_run *v, const pst_map *all)
 {
-    pst_pipeline_spec **sorted = pst_alloc((g->pipelines.live + 1) * sizeof(*sorted));
-    size_t n = 0;
-    for (size_t i = 0; i < g->pipelines.n; i++)
-        if (g->pipelines.at[i].key)
-            sorted[n++] = g->pipelines.at[i].value;
-    qsort(sorted, n, sizeof(*sorted), by_name);
-    if (n && !v->settings.json)
+    pst_pipeline_spec **sorted = score_pipelines_sorted(all);
+    if (*sorted && !v->settings.json)
         printf("%-28s %-24s %-24s %-28s %s\n", "NAME", "INPUT", "OUTPUT", "MODEL", "APPLIED");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; sorted[i]; i++) {
         if (v->settings.json) {
             pst_print_event(&pst_pipeline_spec_type, sorted[i]);
             continue;
         }
         list_row(sorted[i]);
     }
-    if (!n && !v->settings.json && !v->settings.quiet)
+    if (!*sorted && !v->settings.json && !v->settings.quiet)
         fprintf(stderr, "no pipelines; penstock pipelines apply FILE adds one\n");
     free(sorted);
     return 0;
 }
 
-/* The group that its scorers join, as they say it themselves (score_run.c). */
-static char *group_of(const pst_verb_run *v, const pst_pipeline *p)
-{
-    return p->group ? pst_strdup(p->group) : pst_sprintf("%sscore.%s", v->settings.prefix.value, p->name);
-}
-
-/* Two pipelines in one group share the records of a topic: each would score some of them, and nobody would be told. */
-static int check_shared(pst_verb_run *v, const pst_pipeline *p, const pst_pipeline_spec *other)
-{
-    pst_pipeline *q = NULL;
-    pst_err ignored = {0}; /* what does not parse does not run */
-    if (!strcmp(other->name, p->name) || pst_pipeline_parse_published(other->spec, strlen(other->spec), other->name, &q, &ignored) < 0)
-        return 0;
-    char *ours = group_of(v, p), *theirs = group_of(v, q);
-    int rc = 0;
-    for (size_t i = 0; !strcmp(ours, theirs) && i < p->n_topics * q->n_topics && rc == 0; i++)
-        if (!strcmp(p->topics[i / q->n_topics], q->topics[i % q->n_topics]))
-            rc = pst_err_set(
-                &v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-                "%s:%d: input.group: pipeline %.120s reads topic %.120s in the group %.120s, too: each of the two would score "
-                "only some of its records; choose another group or leave it out, or delete that pipeline first if this one takes its place",
-                p->file, p->line.input, q->name, p->topics[i / q->n_topics], ours);
-    free(ours);
-    free(theirs);
-    pst_pipeline_free(q);
-    return rc;
-}
-
-static int apply(pst_verb_run *v, gather *g)
+static int apply(pst_verb_run *v, pst_map *all)
 {
     pst_pipeline *p = NULL;
     int rc = pst_pipeline_load_published(v->args[0], &p, &v->err);
     if (rc < 0)
         return rc;
-    pst_check_opts o = {.report = v->settings.quiet ? NULL : stderr};
-    if (!p->n_topics || !p->output_topic)
-        rc = pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: %s is missing", p->file,
-                         p->n_topics ? "output.topic" : "input.topics");
+    rc = score_pipelines_read(v->client, all, &v->err);
     if (rc == 0)
-        rc = pst_pipeline_check(&v->settings, p, &o, NULL, &v->err);
-    if (rc == 0)
-        rc = gather_all(v, g);
-    for (size_t i = 0; rc == 0 && i < g->pipelines.n; i++)
-        if (g->pipelines.at[i].key)
-            rc = check_shared(v, p, g->pipelines.at[i].value);
+        rc = score_pipelines_judge(v->client, p, all, v->settings.quiet ? NULL : stderr, &v->err);
     pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)pst_account_name(NULL), .time = pst_now_us()};
     if (rc == 0)
         rc = pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, p->name, &s, PUBLISH_TIMEOUT_MS, NULL, NULL,
@@ -184,18 +93,18 @@ static int not_there(pst_verb_run *v)
                        "there is no pipeline %s; penstock pipelines list shows what there is", v->args[0]);
 }
 
-static int delete_one(pst_verb_run *v, gather *g)
+static int delete_one(pst_verb_run *v, const pst_map *all)
 {
-    if (!pst_map_get(&g->pipelines, v->args[0]))
+    if (!pst_map_get(all, v->args[0]))
         return not_there(v);
     pst_out tombstone = {
         .topic = pst_client_topic(v->client, PST_TOPIC_PIPELINES), .partition = -1, .key = v->args[0], .key_len = strlen(v->args[0])};
     return pst_publish(v->client->bus, &tombstone, PUBLISH_TIMEOUT_MS, NULL, NULL, &v->err);
 }
 
-static int show(pst_verb_run *v, gather *g)
+static int show(pst_verb_run *v, const pst_map *all)
 {
-    const pst_pipeline_spec *s = pst_map_get(&g->pipelines, v->args[0]);
+    const pst_pipeline_spec *s = pst_map_get(all, v->args[0]);
     if (!s)
         return not_there(v);
     if (v->settings.json) {
@@ -221,17 +130,17 @@ static int run_verb(int which, int argc, char **argv)
     int status = pst_verb_begin(&v, &usages[which], argc, argv, &unused, wanted, wanted);
     if (status >= 0)
         return status;
-    gather g = {.c = v.client};
-    int rc = which == APPLY ? 0 : gather_all(&v, &g); /* what is to be applied is judged by itself first */
+    pst_map all = {0};
+    int rc = which == APPLY ? 0 : score_pipelines_read(v.client, &all, &v.err); /* what is to be applied is read by itself first */
     if (rc == 0) {
         switch (which) {
-        case LIST: rc = list(&v, &g); break;
-        case APPLY: rc = apply(&v, &g); break;
-        case SHOW: rc = show(&v, &g); break;
-        default: rc = delete_one(&v, &g);
+        case LIST: rc = list(&v, &all); break;
+        case APPLY: rc = apply(&v, &all); break;
+        case SHOW: rc = show(&v, &all); break;
+        default: rc = delete_one(&v, &all);
         }
     }
-    pst_map_done(&g.pipelines, spec_free);
+    score_pipelines_done(&all);
     return pst_verb_end(&v, rc);
 }
 

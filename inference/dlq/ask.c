@@ -65,6 +65,16 @@ dlq_ledger *dlq_ask_distrust(dlq_ledger *l, const pst_err *why)
     return NULL;
 }
 
+void dlq_ask_row(const pst_dlq_ask *ask, json_t *take)
+{
+    if (ask->row) {
+        ask->row(ask->arg, take);
+        return;
+    }
+    pst_json_print(stdout, take);
+    json_decref(take);
+}
+
 void dlq_ask_quote(pst_buf *to, pst_slice text, size_t most)
 {
     if (text.len)

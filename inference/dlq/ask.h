@@ -13,6 +13,8 @@ int dlq_ask_topic(const pst_verb_run *v, const char *topic, pst_topic_info *ret,
 int dlq_ask_none(const char *topic, int64_t records, pst_err *err);
 /* What was replayed is not known: says why, frees the ledger, gives NULL. Counting and showing go on without. */
 dlq_ledger *dlq_ask_distrust(dlq_ledger *l, const pst_err *why);
+/* A line of --json, to whoever wants it. */
+void dlq_ask_row(const pst_dlq_ask *ask, json_t *take);
 /* A stranger's text in one line of a message or table. */
 void dlq_ask_quote(pst_buf *to, pst_slice text, size_t most);
 

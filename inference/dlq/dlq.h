@@ -7,6 +7,7 @@
 #ifndef PST_INFERENCE_DLQ_DLQ_H
 #define PST_INFERENCE_DLQ_DLQ_H
 
+#include "common/base/json.h"
 #include "common/platform/verb.h"
 
 typedef struct pst_dlq_ask {
@@ -21,6 +22,8 @@ typedef struct pst_dlq_ask {
     bool full;                                                       /* show: all bytes of a value that does not decode */
     const char *to;                                                  /* replay: instead of where they came from */
     bool dry_run, yes;
+    void (*row)(void *arg, json_t *take); /* is given what --json would print; NULL: it is printed */
+    void *arg;
 } pst_dlq_ask;
 
 int pst_dlq_list(pst_verb_run *v, const pst_dlq_ask *ask, pst_err *err);

@@ -26,6 +26,7 @@ typedef struct row {
 } row;
 
 typedef struct list {
+    const pst_dlq_ask *ask;
     const char *topic;
     const dlq_filter *filter;
     bool by[N_BY];
@@ -178,8 +179,7 @@ static void print_json(const list *l, const row *w, bool others)
     json_object_set_new(j, "last", w->last_ms >= 0 ? json_string(pst_time_text(w->last_ms * 1000, last)) : json_null());
     json_object_set_new(
         j, "newest", json_pack("{s:i, s:I, s:s}", "partition", (int)w->partition, "offset", (json_int_t)w->offset, "message", w->message));
-    pst_json_print(stdout, j);
-    json_decref(j);
+    dlq_ask_row(l->ask, j);
 }
 
 static void print_row(const list *l, const row *w, bool others)
@@ -238,7 +238,7 @@ static void print(const pst_verb_run *v, const list *l)
 
 static int list_topic(pst_verb_run *v, const pst_dlq_ask *ask, const dlq_filter *f, const char *topic, bool *ret_there, pst_err *err)
 {
-    list l = {.topic = topic, .filter = f};
+    list l = {.ask = ask, .topic = topic, .filter = f};
     pst_topic_info info = {0};
     pst_err e = {0};
     int rc = parse_by(&l, ask->by, err);

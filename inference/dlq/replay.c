@@ -380,8 +380,7 @@ static void print_json(const replay *r)
     json_t *j = json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:o}", "topic", r->topic, "dry_run", (int)r->ask->dry_run, "matching",
                           (json_int_t)r->matching, "replayed_before", (json_int_t)r->before, "replayed", (json_int_t)r->done, "left",
                           (json_int_t)r->left, "targets", targets);
-    pst_json_print(stdout, j);
-    json_decref(j);
+    dlq_ask_row(r->ask, j);
 }
 
 /* Nobody is asked where nobody can answer; then --yes has to be said. */

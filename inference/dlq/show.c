@@ -143,8 +143,7 @@ static void print_json(show *s, const dlq_letter *d, body *key, body *value)
     json_object_set_new(j, "headers", headers_json(s, r));
     json_object_set_new(j, "key", body_json(s, key));
     json_object_set_new(j, "value", body_json(s, value));
-    pst_json_print(stdout, j);
-    json_decref(j);
+    dlq_ask_row(s->ask, j);
 }
 
 /* ---- for people --------------------------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 
 #include "common/base/metrics.h"
 #include "common/platform/client.h"
+#include "common/platform/scoring.h"
 #include "common/platform/serving.h"
 #include "common/loop/http.h"
 #include "common/loop/loop.h"
@@ -29,6 +30,7 @@ typedef struct gw_publisher gw_publisher;
 typedef struct gw_awaited gw_awaited;
 typedef struct gw_page gw_page;
 typedef struct gw_owners gw_owners;
+typedef struct gw_recent gw_recent;
 
 /* Memory for one record as JSON: sixteen times the largest event of ours. */
 enum { PST_GATEWAY_RECORD_ROOM = 8 << 20 };
@@ -45,18 +47,20 @@ typedef struct gw_state {
     pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
     pst_view *view;   /* memory: only */
     pst_dump *dump;
-    const pst_serving_ops *serve; /* NULL: none */
+    const pst_serving_ops *serve;   /* NULL: none */
+    const pst_scoring_ops *scoring; /* NULL: none */
     pst_serving *serving;
     char *description; /* openapi.h, as text */
     pst_metrics *metrics;
     pst_metric *submitted, *refused, *streams;
     gw_awaited *awaited;    /* awaited.c */
+    gw_recent *recent;      /* after.c; free() */
     gw_page *pages_waiting; /* ffdl_pages.c */
     int pages_running, n_pages_waiting;
     int questions; /* of oip.c, not answered yet */
     /* Threads at work for a request, all of which the gateway waits for: of job_records.c, pour.h, uploads of FfDL's, its pages (also those that wait). */
     _Atomic int readers, pours, uploads, pages;
-    int tasks;         /* the same, of task.h; the loop's */
+    int tasks, afters; /* the same, of task.h and after.h; the loop's */
     _Atomic int packs; /* of the pours: those that make an archive (ffdl_files.c) */
 } gw_state;
 

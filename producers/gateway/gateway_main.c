@@ -184,7 +184,7 @@ static void take_apart(gw_state *g)
         g->serve->close(g->serving); /* answers what is left */
     g->serving = NULL;
     g->feed = NULL; /* requests may still come while the loop runs on for the threads: their answers are posted to it */
-    for (int i = 0; served && g->readers + g->pours + g->uploads + g->pages + g->tasks > 0 && i < 500; i++)
+    for (int i = 0; served && g->readers + g->pours + g->uploads + g->pages + g->tasks + g->afters > 0 && i < 500; i++)
         pst_loop_run_for(g->loop, 20);
     if (served)
         pst_loop_run_for(g->loop, 20); /* and the last ones are taken there */
@@ -199,6 +199,7 @@ static void take_apart(gw_state *g)
     pst_loop_free(g->loop);
     pst_dump_free(g->dump);
     free(g->description);
+    free(g->recent);
     gw_hub_free(g->hub); /* after the output buffers, which end with the loop: they hold pieces that the hub counts */
 }
 
@@ -211,10 +212,10 @@ static int loop(gw_state *g)
     return PST_OK;
 }
 
-int pst_gateway_run(int argc, char **argv, const pst_serving_ops *serving)
+int pst_gateway_run(int argc, char **argv, const pst_serving_ops *serving, const pst_scoring_ops *scoring)
 {
     gateway_opts o = {0};
-    gw_state g = {.serve = serving};
+    gw_state g = {.serve = serving, .scoring = scoring};
     pst_verb_run v;
     int status = pst_verb_begin(&v, &pst_gateway_usage, argc, argv, &o, 0, 0);
     if (status >= 0)

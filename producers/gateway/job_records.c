@@ -8,6 +8,7 @@
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
 #include "common/platform/follow.h"
+#include "producers/gateway/after.h"
 #include "producers/gateway/routes.h"
 #include "schemas/avro.h"
 #include "schemas/topics.h"
@@ -117,9 +118,15 @@ static void start_reading(gw_state *g, pst_http_req *req, pst_topic topic)
     }
 }
 
-static void read_events(void *arg, pst_http_req *req)
+static void read_events_now(void *arg, pst_http_req *req)
 {
     start_reading(arg, req, PST_TOPIC_JOBS_EVENTS);
+}
+
+static void read_events(void *arg, pst_http_req *req)
+{
+    if (!gw_after(arg, req, read_events_now))
+        read_events_now(arg, req);
 }
 
 static void read_logs(void *arg, pst_http_req *req)
@@ -152,6 +159,11 @@ static const gw_param params[] = {GW_ID,
                                   {"limit", "query", GW_JSON({"type" : "integer", "minimum" : 1, "maximum" : 5000, "default" : 1000}),
                                    "how many; the records of an answer are 4 MiB together at most"},
                                   {0}};
+static const gw_param of_events[] = {GW_ID,
+                                     GW_AFTER,
+                                     {"limit", "query", GW_JSON({"type" : "integer", "minimum" : 1, "maximum" : 5000, "default" : 1000}),
+                                      "how many; the records of an answer are 4 MiB together at most"},
+                                     {0}};
 
 /* The answer is the same for the three topics but for the record. */
 #define ANSWERS(record)                                                                                                         \
@@ -172,7 +184,7 @@ static const gw_answer events[] = ANSWERS("JobEvent"), logs[] = ANSWERS("LogLine
 static const gw_route routes[] = {
     {{"GET", "/v1/jobs/{id}/events", read_events, 0, GW_ALL, "The last `limit` (1000) events of the job, `JobEvent`."},
      "readEvents",
-     params,
+     of_events,
      NULL,
      events},
     {{"GET", "/v1/jobs/{id}/logs", read_logs, 0, GW_ALL, "The last `limit` (1000) log lines, `LogLine`."}, "readLogs", params, NULL, logs},

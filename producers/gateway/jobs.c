@@ -7,7 +7,9 @@
 #include "common/base/hash.h"
 #include "common/base/json.h"
 #include "common/base/settings.h"
+#include "producers/gateway/after.h"
 #include "producers/gateway/caller.h"
+#include "producers/gateway/jobs.h"
 #include "producers/gateway/routes.h"
 #include "schemas/avro.h"
 #include "schemas/manifest.h"
@@ -19,7 +21,13 @@
 #include <string.h>
 #include <strings.h>
 
-enum { BODY_MAX = 16 << 20, LIST_MAX = 1000, STORE_PAGE = 1000 /* the store gives no more at once */, LOOKED_MAX = 4000 };
+enum {
+    BODY_MAX = 128 << 20,
+    TEXT_MAX = 16 << 20,
+    LIST_MAX = 1000,
+    STORE_PAGE = 1000 /* the store gives no more at once */,
+    LOOKED_MAX = 4000
+};
 
 static void unknown_job(pst_http_req *req)
 {
@@ -30,7 +38,7 @@ static void unknown_job(pst_http_req *req)
 /* ---- submit ---- */
 
 /* Answers a manifest that cannot run with all that is wrong with it, so that nobody mends it one message at a time. */
-static bool refuse_manifest(pst_http_req *req, const char *manifest)
+bool gw_manifest_refuse(pst_http_req *req, const char *manifest)
 {
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
@@ -90,7 +98,7 @@ static void text_set(char **to, const char *value)
 }
 
 /* What the request's address and head say beside its body: id, user and time of the event. */
-static void complete(pst_http_req *req, pst_job_request *r)
+void gw_request_complete(pst_http_req *req, pst_job_request *r)
 {
     const char *key = gw_header(req, "Idempotency-Key"), *user = gw_query(req, "user");
     char uuid[37];
@@ -114,7 +122,7 @@ static void complete(pst_http_req *req, pst_job_request *r)
 static bool refuse(pst_http_req *req, const pst_job_request *r)
 {
     if (r->action == PST_JOB_ACTION_SUBMIT && r->manifest && *r->manifest)
-        return refuse_manifest(req, r->manifest);
+        return gw_manifest_refuse(req, r->manifest);
     pst_http_problem(req, 400, "no-manifest", NULL,
                      "POST /v1/jobs takes a manifest; other actions have paths of their own, as POST /v1/jobs/{id}/halt");
     return true;
@@ -123,6 +131,16 @@ static bool refuse(pst_http_req *req, const pst_job_request *r)
 static void submit(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
+    const char *type = pst_http_header(req, "Content-Type");
+    if (type && !strncasecmp(type, "multipart/", strlen("multipart/"))) {
+        gw_jobs_upload(g, req);
+        return;
+    }
+    if (pst_http_body(req).len > TEXT_MAX) {
+        pst_http_problem(req, 413, "limit", NULL,
+                         "a manifest, or JSON with one, is 16 MiB at most; code goes as a part of multipart/form-data");
+        return;
+    }
     pst_job_request r = {0};
     pst_err err = {0};
     char id[64];
@@ -134,7 +152,7 @@ static void submit(void *arg, pst_http_req *req)
     if (refused)
         pst_metric_add(g->refused, 1);
     else {
-        complete(req, &r);
+        gw_request_complete(req, &r);
         pst_training_id(r.user, r.request_id, id);
         gw_publisher_send(g->publisher, req, &r, id, id, NULL);
     }
@@ -143,15 +161,32 @@ static void submit(void *arg, pst_http_req *req)
 
 /* ---- halt, resume, terminate, delete, hold, release, reprioritise ---- */
 
+/* One that was submitted here a moment ago may not be in the store yet. A store that cannot be asked refuses nothing: the Trainer decides. */
+static bool is_unknown(gw_state *g, const char *id)
+{
+    pst_err err = {0};
+    json_t *doc = NULL;
+    pst_store *s = gw_after_knows(g, id) ? NULL : gw_store_lock(g, &err);
+    bool unknown = s && pst_store_get(s, "jobs", id, &doc, &err) == PST_ENOTFOUND;
+    if (s)
+        gw_store_unlock(g);
+    json_decref(doc);
+    return unknown;
+}
+
 /* The Trainer judges the priority; NULL where the action has none. */
 static void act(gw_state *g, pst_http_req *req, pst_job_action action, const char *priority)
 {
     const char *id = pst_http_param(req, "id");
     PST_ASSERT(id);
+    if (is_unknown(g, id)) {
+        unknown_job(req);
+        return;
+    }
     if (!gw_job_allowed(g, req, true))
         return;
     pst_job_request r = {.request_id = pst_strdup(""), .user = pst_strdup("anonymous"), .action = action, .training_id = pst_strdup(id)};
-    complete(req, &r);
+    gw_request_complete(req, &r);
     if (!gw_caller_name(req) && !strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
         text_set(&r.user, pst_account_name(NULL));
     if (priority)
@@ -271,7 +306,7 @@ static void reply_list(pst_http_req *req, json_t *jobs, const char *last, bool m
 
 /* What the store cannot search for is looked for here, in so many jobs that the loop is not held up: a page may hold fewer than asked for, or none, and its
  * token still leads on. The store is asked for one more than the page holds, to know whether there is another page. */
-static void list(void *arg, pst_http_req *req)
+static void list_now(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
     pst_err err = {0};
@@ -318,7 +353,7 @@ static void list(void *arg, pst_http_req *req)
     free(last);
 }
 
-static void show(void *arg, pst_http_req *req)
+static void show_now(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
     pst_err err = {0};
@@ -334,6 +369,18 @@ static void show(void *arg, pst_http_req *req)
         pst_http_problem_err(req, &err);
     else
         pst_http_reply_json(req, 200, doc);
+}
+
+static void list(void *arg, pst_http_req *req)
+{
+    if (!gw_after(arg, req, list_now))
+        list_now(arg, req);
+}
+
+static void show(void *arg, pst_http_req *req)
+{
+    if (!gw_after(arg, req, show_now))
+        show_now(arg, req);
 }
 
 /* ---- routes ---- */
@@ -393,6 +440,14 @@ static const gw_schema schemas[] = {{"Published", GW_JSON({
                                              "options" : {"type" : "object", "additionalProperties" : {"type" : "string"}}
                                          }
                                      })},
+                                    {"Upload", GW_JSON({
+                                         "type" : "object",
+                                         "required" : ["manifest"],
+                                         "properties" : {
+                                             "manifest" : {"type" : "string", "description" : "YAML text"},
+                                             "code" : {"type" : "string", "format" : "binary", "description" : "zip, tar or gzip"}
+                                         }
+                                     })},
                                     {"Code", GW_JSON({
                                          "type" : [ "object", "null" ],
                                          "description" : "The archive with the job's code.",
@@ -418,7 +473,8 @@ static const gw_schema schemas[] = {{"Published", GW_JSON({
             [ "QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING", "COMPLETED", "FAILED", "HALTED", "TERMINATED", "REJECTED" ] \
     })
 
-static const gw_param of_submit[] = {KEY, USER, TRACE, {0}}, of_job[] = {GW_ID, {0}}, of_action[] = {GW_ID, KEY, USER, TRACE, {0}},
+static const gw_param of_submit[] = {KEY, USER, TRACE, {0}}, of_job[] = {GW_ID, GW_AFTER, {0}},
+                      of_action[] = {GW_ID, KEY, USER, TRACE, {0}},
                       of_priority[] = {GW_ID,
                                        KEY,
                                        USER,
@@ -432,6 +488,7 @@ static const gw_param of_submit[] = {KEY, USER, TRACE, {0}}, of_job[] = {GW_ID, 
                           {"queue", "query", GW_JSON({"type" : "string", "maxLength" : 300}), "jobs in this queue"},
                           {"name", "query", GW_JSON({"type" : "string", "maxLength" : 300}),
                            "jobs of this name; *, ? and [a-z] as in a shell"},
+                          GW_AFTER,
                           {"page_token", "query", GW_JSON({"type" : "string", "maxLength" : 300}),
                            "`next_page_token` of the page before; with the same filters"},
                           {"limit", "query", GW_JSON({"type" : "integer", "minimum" : 1, "maximum" : 1000, "default" : 100}), "how many"},
@@ -441,19 +498,22 @@ static const gw_content bodies[] = {{"application/yaml", GW_JSON({"type" : "stri
                                     {"text/yaml", GW_JSON({"type" : "string"})},
                                     {"text/x-yaml", GW_JSON({"type" : "string"})},
                                     {"application/json", "Submission"},
+                                    {"multipart/form-data", "Upload"},
                                     {0}};
 static const gw_answer
     to_submit[] = {PUBLISHED, {400, "no manifest, or one that cannot run: `violations`", GW_PROBLEM}, NOT_PUBLISHED, {0}},
-    to_action[] = {PUBLISHED, NOT_PUBLISHED, {0}},
+    to_action[] = {PUBLISHED, {404, "no job has this id", GW_PROBLEM}, NOT_PUBLISHED, {0}},
     to_list[] = {{200, "newest first; a page may hold fewer than asked for, and its token still leads on", "application/json", "JobList"},
                  STORE_FAILED,
                  {0}},
-    to_show[] = {{200, "the job", "application/json", "JobState"}, {404, "no job has this id", GW_PROBLEM}, STORE_FAILED, {0}};
+    to_show[] = {
+        {200, "the job", "application/json", "JobState"}, {404, "no job has this id", GW_PROBLEM}, STORE_FAILED, GW_AFTER_FAILED, {0}};
 
 static const gw_route routes[] = {
-    {{"POST", "/v1/jobs", submit, BODY_MAX, GW_USER,
+    {{"POST", "/v1/jobs", submit, BODY_MAX, PST_HTTP_UPLOAD | GW_USER,
       "Submits a job; the answer carries its id and the partition and offset of its event. Body: a manifest (YAML), or JSON with "
-      "`manifest`, and `code`, `user`, `request_id` if you like. `Idempotency-Key` is the request id. A manifest that cannot run: 400 with "
+      "`manifest`, and `code`, `user`, `request_id` if you like, or multipart/form-data with the parts `manifest` and `code` (zip, tar, "
+      "gzip). `Idempotency-Key` is the request id. A manifest that cannot run: 400 with "
       "every violation."},
      "submitJob",
      of_submit,

@@ -1,7 +1,7 @@
 /* publisher.c - from a request to the topic and back. One idempotent producer; a request is answered when its delivery report is in, never before:
  * 202 means that the event cannot be lost any more. Reports are fetched by a timer of 2 ms that runs only while somebody waits, since librdkafka's
  * thread may not touch the loop's requests. */
-#include "producers/gateway/gateway.h"
+#include "producers/gateway/after.h"
 
 #include "common/base/log.h"
 #include "common/bus/bus.h"
@@ -25,6 +25,7 @@ typedef struct pending {
     pst_http_req *req;
     gw_published published;
     char *request_id, *training_id;
+    bool submits;
     pst_trace trace;
 } pending;
 
@@ -57,6 +58,8 @@ static void on_delivery(void *arg, const pst_delivery *d)
         char *at = pst_sprintf("%d:%lld", d->partition, (long long)d->offset);
         pst_http_add_header(w->req, "X-Position", at);
         pst_http_add_header(w->req, "traceresponse", w->trace.text);
+        if (w->submits)
+            gw_after_note(w->p->g, d->partition, d->offset, w->training_id);
         if (w->published)
             w->published(w->p->g, w->req, w->training_id);
         else
@@ -128,8 +131,12 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
     const char *topic = pst_client_topic(c, PST_TOPIC_JOBS_REQUESTS);
     int rc = pst_codec_encode(c->codec, &pst_job_request_type, topic, request, &value, &err);
     pending *w = pst_alloc(sizeof *w);
-    *w = (pending){
-        .p = p, .req = req, .published = published, .request_id = pst_strdup(request->request_id), .training_id = pst_strdup(training_id)};
+    *w = (pending){.p = p,
+                   .req = req,
+                   .published = published,
+                   .submits = request->action == PST_JOB_ACTION_SUBMIT,
+                   .request_id = pst_strdup(request->request_id),
+                   .training_id = pst_strdup(training_id)};
     if (!rc) {
         const char *came = pst_http_header(req, PST_TRACE_HEADER);
         pst_header header;

@@ -66,7 +66,7 @@ typedef struct gw_noun {
 /* nouns.c */
 extern const gw_noun gw_jobs_noun, gw_records_noun, gw_stream_noun, gw_ffdl_noun, gw_ffdl_logs_noun, gw_ffdl_pages_noun, gw_ffdl_files_noun,
     gw_service_noun, gw_page_noun, gw_oip_noun, gw_why_noun;
-extern const gw_noun gw_registry_noun, gw_topics_noun, gw_nodes_noun, gw_login_noun;
+extern const gw_noun gw_registry_noun, gw_pipelines_noun, gw_topics_noun, gw_nodes_noun, gw_login_noun;
 extern const gw_noun *const gw_nouns[]; /* ends with NULL */
 
 void gw_routes_add(pst_http *http, void *arg);

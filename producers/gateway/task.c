@@ -5,6 +5,7 @@
 #include "common/base/settings.h"
 #include "common/base/thread.h"
 #include "producers/gateway/caller.h"
+#include "producers/gateway/routes.h"
 
 #include <stdlib.h>
 
@@ -14,7 +15,9 @@ static void answer(void *arg)
     gw_task *t = arg;
     PST_ASSERT(t->g->tasks > 0);
     t->g->tasks--;
-    if (t->rc < 0)
+    if (t->rc < 0 && t->violations)
+        gw_refuse(t->req, "invalid", t->err.text, t->violations);
+    else if (t->rc < 0)
         pst_http_problem_err(t->req, &t->err);
     else if (t->answer)
         pst_http_reply_json(t->req, t->status, t->answer);

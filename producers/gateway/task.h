@@ -18,9 +18,10 @@ struct gw_task {
     gw_state *g;
     pst_http_req *req;
     gw_task_fn run;
-    char *actor;    /* in whose name */
-    int status;     /* 200 */
-    json_t *answer; /* taken; NULL with 204 */
+    char *actor;        /* in whose name */
+    int status;         /* 200 */
+    json_t *answer;     /* taken; NULL with 204 */
+    json_t *violations; /* of a refusal, taken: what is wrong with what was sent; NULL = there are none to tell */
     pst_err err;
     int rc;
 };

@@ -5,6 +5,7 @@
 #include "common/base/settings.h"
 #include "common/base/stop.h"
 #include "common/bus/bus.h"
+#include "producers/gateway/letters.h"
 #include "producers/gateway/record_json.h"
 #include "producers/gateway/routes.h"
 #include "producers/gateway/task.h"
@@ -447,6 +448,7 @@ static const gw_schema schemas[] = {
              "cut" : {"type" : "boolean", "description" : "they were too large to read all of them"}
          }
      })},
+    GW_LETTER_SCHEMAS,
     {0}};
 #define TOPIC                                                                                                                          \
     {                                                                                                                                  \
@@ -467,6 +469,14 @@ static const gw_param of_list[] = {{"internal", "query", GW_JSON({"type" : "bool
     {                         \
         403, what, GW_PROBLEM \
     }
+static const gw_param of_letters[] = {TOPIC, GW_LETTER_FILTERS, GW_LETTER_BY, {0}},
+                      of_letter[] = {TOPIC,
+                                     {"partition", "path", GW_JSON({"type" : "integer", "minimum" : 0, "maximum" : 2147483647}),
+                                      "of the topic of dead letters"},
+                                     {"offset", "path", GW_JSON({"type" : "integer", "minimum" : 0, "maximum" : 9223372036854775807}),
+                                      "the dead letter's"},
+                                     {0}},
+                      of_replay[] = {TOPIC, GW_LETTER_FILTERS, GW_LETTER_DRY, {0}};
 static const gw_answer to_list[] = {{200, "by name", "application/json", "TopicList"}, GW_TASK_FAILED, {0}},
                        to_show[] = {{200, "the topic", "application/json", "TopicDetails"},
                                     NO_RIGHT("the gateway may not look at it"),
@@ -477,7 +487,11 @@ static const gw_answer to_list[] = {{200, "by name", "application/json", "TopicL
                                        NO_RIGHT("its records are secret, or the gateway may not read them"),
                                        NO_TOPIC,
                                        GW_TASK_FAILED,
-                                       {0}};
+                                       {0}},
+                       to_letters[] = GW_LETTER_COUNTED, to_replay[] = GW_LETTER_REPLAYED,
+                       to_letter[] = {{200, "the dead letter: where it came from, why it died, its key, headers and value",
+                                       "application/json", GW_JSON({"type" : "object"})},
+                                      GW_NO_LETTERS};
 
 static const gw_route routes[] = {
     {{"GET", "/v1/topics", list, 0, GW_ALL, "The topics of the cluster that the gateway may see."}, "listTopics", of_list, NULL, to_list},
@@ -493,6 +507,24 @@ static const gw_route routes[] = {
      of_records,
      NULL,
      to_records},
+    {{"GET", "/v1/topics/{topic}/dead-letters", gw_letters_count, 0, GW_VIEWER,
+      "Its dead letters, counted by kind, with the newest error of each."},
+     "countLetters",
+     of_letters,
+     NULL,
+     to_letters},
+    {{"GET", "/v1/topics/{topic}/dead-letters/{partition}/{offset}", gw_letters_show, 0, GW_VIEWER,
+      "One dead letter whole, as `penstock dlq show`."},
+     "showLetter",
+     of_letter,
+     NULL,
+     to_letter},
+    {{"POST", "/v1/topics/{topic}/dead-letters/replay", gw_letters_replay, 0, 0,
+      "Puts dead letters back on the topics that they came from, each once, as `penstock dlq replay`."},
+     "replayLetters",
+     of_replay,
+     NULL,
+     to_replay},
 };
 
 const gw_noun gw_topics_noun = {"topics", "Topics: ends, lag, records.", routes, sizeof routes / sizeof *routes, schemas};

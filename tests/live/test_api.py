@@ -41,6 +41,50 @@ def lists():
     return ids
 
 
+def after():
+    """What was published is seen by who says where it stands, at once and without asking twice."""
+    import requests
+    me, text = {"Authorization": "Bearer " + p.token}, lambda i: manifest(f"after-{i}", "true", extra="penstock: {hold: true}\n")
+    for i in range(4):
+        at = call("/v1/jobs", 202, data=text(i).encode(), headers={"Idempotency-Key": f"after-{i}"})
+        tid, place = at["training_id"], f"{at['topic']}:{at['partition']}:{at['offset']}"
+        if i % 2:
+            check(call(f"/v1/jobs/{tid}?after={place}")["name"] == f"after-{i}", place)
+        else:
+            check([j["training_id"] for j in call(f"/v1/jobs?name=after-{i}&after={place}")["jobs"]] == [tid], place)
+        if i > 1:  # Kafka is asked how far the Trainer is: that takes a second
+            continue
+        at = call(f"/v1/jobs/{tid}/terminate", 202, method="POST")
+        place = f"jobs.requests:{at['partition']}:{at['offset']}"
+        check(call(f"/v1/jobs/{tid}?after={place}")["state"] == "TERMINATED", place)
+        check(call(f"/v1/jobs/{tid}/events?after={place}")["records"][-1]["type"] == "TERMINATED", place)
+    again = call("/v1/jobs", 202, data=text(0).encode(), headers={"Idempotency-Key": "after-0"})
+    check(again["training_id"] == call(f"/v1/jobs?name=after-0&after=jobs.requests:{again['partition']}:{again['offset']}")["jobs"][0]["training_id"], "an idempotency key")
+    check(len(call("/v1/jobs?name=after-0")["jobs"]) == 1, "a second job of one idempotency key")
+    call(f"/v1/jobs/{tid}?after=jobs.state:{p.read(PREFIX + 'jobs.state')[-1].partition()}:0")
+    for bad in ("x", "jobs.requests:0", "jobs.requests:0:", ":0:0", "jobs.requests:-1:0", "jobs.requests:0:-1", "jobs.requests:0:99999", "jobs.requests:99:0", "logs:0:0", "jobs.requests:0:0:0", "jobs.requests::0",
+                "jobs.requests:0:99999999999999999999"):
+        call("/v1/jobs?after=" + bad, 400)
+    # With the code beside it.
+    import zipfile
+    code = io.BytesIO()
+    with zipfile.ZipFile(code, "w") as z:
+        z.writestr("run.sh", "echo from the upload; exit 7\n")
+    files = {"manifest": ("m.yml", manifest("upload", "sh run.sh"), "text/yaml"), "code": ("c.zip", code.getvalue(), "application/octet-stream")}
+    r = requests.post(p.gateway + "/v1/jobs", files=files, headers={**me, "Idempotency-Key": "upload"}, timeout=60)
+    check(r.status_code == 202 and r.headers["Location"] == "/v1/jobs/" + r.json()["training_id"], r.text)
+    check(p.wait_state(r.json()["training_id"], "FAILED")["reason"].count("7") > 0, "the upload's code did not run")
+    alone = requests.post(p.gateway + "/v1/jobs", files={"manifest": manifest("alone", "true")}, headers=me, timeout=60)
+    check(alone.status_code == 202, alone.text)
+    for files in ({"code": b"PK"}, {"manifest": ""}, {"manifest": "x: ["}, {"manifest": manifest("m", "true"), "code": b"no archive"}, {"manifest": manifest("m", "true"), "code": b"PK\3\4 cut"},
+                  {"manifest": manifest("m", "true"), "cod": b"PK\3\4"}, {"manifest": manifest("m", "true") + "\0"}):
+        r = requests.post(p.gateway + "/v1/jobs", files=files, headers=me, timeout=60)
+        check(r.status_code == 400 and r.headers["Content-Type"] == "application/problem+json", f"{files}: {r.status_code} {r.text}")
+    call("/v1/jobs", 400, data=b"--x\r\n", headers={"Content-Type": "multipart/form-data; boundary=x"})
+    call("/v1/jobs", 413, data=b"#" * ((16 << 20) + 1))
+    call(f"/v1/jobs/{tid}/halt", 415, data=b"--x", headers={"Content-Type": "multipart/form-data; boundary=x"})
+
+
 def models():
     import onnx
     from onnx import TensorProto as T, helper as h
@@ -119,6 +163,79 @@ def topics():
     check({t["name"] for t in call("/v1/topics")["topics"]} == before, "a topic was made by asking for it")
 
 
+def pipelines():
+    p.create("orders", 1)
+    sid = p.register("orders-value", {"type": "record", "name": "O", "fields": [{"name": "a", "type": "double"}, {"name": "b", "type": "double"}]})
+    p.register("other-value", {"type": "record", "name": "O", "fields": [{"name": "a", "type": "double"}]})
+    p.create("other", 1)
+    text = ("name: fraud\ninput: {topics: [orders], format: avro}\nmodel: {name: spam, version: 1}\nfeatures: [{field: a}, {field: b}]\n"
+            "output: {topic: orders.scores}\nscore: {type: raw}\n")
+    yaml, path = {"Content-Type": "application/yaml"}, p.dir / "pipeline.yml"
+    check(call("/v1/pipelines")["pipelines"] == [], "pipelines before there are any")
+    dry = call("/v1/pipelines?dry_run=true", data=text.encode(), headers=yaml)
+    check(dry["action"] == "create" and dry["dry_run"] is True and {d["path"] for d in dry["difference"]} == {"name", "input", "model", "features", "output", "score"} and "offset" not in dry, dry)
+    check(call("/v1/pipelines")["pipelines"] == [] and not p.read(PREFIX + "pipelines"), "a dry run published something")
+    done = call("/v1/pipelines", data=text.encode(), headers=yaml)
+    check(done["topic"] == PREFIX + "pipelines" and done["offset"] == 0 and done["action"] == "create", done)
+    one = call("/v1/pipelines/fraud")
+    check(one["spec"] == text and one["inputs"] == ["orders"] and one["output"] == "orders.scores" and one["model"] == {"name": "spam", "alias": None, "version": 1} and one["dead_letters"] == ["orders.dlq"]
+          and "refused" not in one, one)
+    check(call("/v1/pipelines")["pipelines"] == [one] and p.cli("pipelines", "show", "fraud").stdout == text, "the list, and the CLI's")
+    check(call("/v1/pipelines/fraud?dry_run=true", method="PUT", data=("# words\n" + text).encode(), headers=yaml)["action"] == "none", "a comment is a difference")
+    changed = call("/v1/pipelines/fraud?dry_run=true", method="PUT", data=text.replace("version: 1", "version: 2").replace("score: {type: raw}\n", "device: cpu\n").encode(), headers=yaml)
+    check(changed["action"] == "change" and sorted(changed["difference"], key=lambda d: d["path"]) == [{"path": "device", "after": "cpu"}, {"path": "model.version", "before": 1, "after": 2}, {"path": "score", "before": {"type": "raw"}}],
+          changed)
+    # What the verb refuses is refused, in its words but for the file's name.
+    bad = [text.replace("orders]", "other]"), text.replace("version: 1", "version: 9"), text.replace("version: 1", "alias: nobody"), text.replace("topics:", "topcis:"), text + "kafka: {bootstrap.servers: x}\n",
+           text.replace(", {field: b}", ""), text.replace("output:", "x:"), "name: [", "", "[]", text.replace("[orders]", "[penstock.jobs.requests]"), text.replace("field: b", "field: c"),
+           text.replace("name: fraud", "name: second").replace("format: avro", "format: avro, group: penstock.score.fraud")]
+    for t in bad:
+        path.write_text(t)
+        verb = p.cli("pipelines", "apply", path, ok=False)
+        for query in ("", "?dry_run=true")[:1 + (t == bad[0])]:
+            problem = call("/v1/pipelines" + query, 400, data=t.encode(), headers=yaml)
+            said = problem["violations"][0]["detail"].replace("pipeline:", f"{path}:")
+            check(verb.returncode != 0 and (said in verb.stderr or not t), f"{t!r}: the verb says {verb.stderr!r}, the gateway {problem}")
+    check(len(p.read(PREFIX + "pipelines")) == 1, "a refused pipeline is published")
+    problem = call("/v1/pipelines", 400, data=text.replace("topics:", "topcis:").encode(), headers=yaml)
+    check(problem["violations"][0]["line"] == 2, problem)
+    call("/v1/pipelines/other", 400, method="PUT", data=text.encode(), headers=yaml)
+    call("/v1/pipelines", 415, data=text.encode(), headers={"Content-Type": "text/plain"})
+    call("/v1/pipelines", 413, data=b"#" * (1 << 20) + text.encode(), headers=yaml)
+    call("/v1/pipelines?dryrun=true", 400, data=text.encode(), headers=yaml)
+    for path, method in (("/v1/pipelines/nobody", "GET"), ("/v1/pipelines/nobody", "DELETE"), ("/v1/pipelines/nobody/dead-letters", "GET"), ("/v1/pipelines/nobody/dead-letters/replay", "POST")):
+        call(path, 404, method=method)
+    letters(sid)
+    gone = call("/v1/pipelines/fraud", method="DELETE")
+    check(gone["offset"] == 1 and call("/v1/pipelines")["pipelines"] == [], gone)
+
+
+def letters(sid):
+    check(call("/v1/pipelines/fraud/dead-letters")["kinds"] == [], "letters of a topic that is not there yet")
+    p.create("orders.dlq", 1)
+    made = p.producer()
+    at = lambda topic, offset, reason: [("__connect.errors." + k, v) for k, v in (("topic", topic), ("partition", "0"), ("offset", str(offset)), ("stage", "MAP"), ("exception.class.name", reason), ("exception.message", "no"))] + [("x-dlq-reason", reason)]
+    for i in range(3):
+        made.produce("orders.dlq", p.encode(sid, {"a": 1.0, "b": float(i)}), key=f"k{i}", headers=at("orders", i, "bad-input"))
+    made.produce("orders.dlq", b"{", headers=at(PREFIX + "jobs.requests", 0, "evil"))
+    made.flush()
+    for base in ("/v1/pipelines/fraud/dead-letters", "/v1/topics/orders.dlq/dead-letters"):
+        check([(k["reason"], k["source"], k["count"], k["replayed"]) for k in call(base)["kinds"]] == [("bad-input", "orders", 3, 0), ("evil", PREFIX + "jobs.requests", 1, 0)], call(base))
+    check([k["count"] for k in call("/v1/topics/orders.dlq/dead-letters?reason=bad-input&partition=0:1-2&by=source")["kinds"]] == [2], "filters")
+    letter = call("/v1/topics/orders.dlq/dead-letters/0/1")
+    check(letter["value"]["data"] == {"a": 1.0, "b": 1.0} and letter["source"] == {"topic": "orders", "partition": 0, "offset": 1} and letter["key"]["data"] == "k1", letter)
+    dry = call("/v1/pipelines/fraud/dead-letters/replay?dry_run=true", method="POST")["topics"]
+    check(len(dry) == 1 and dry[0]["matching"] == 4 and dry[0]["replayed"] == 0 and dry[0]["left"] == 1 and not p.read("orders"), dry)
+    done = call("/v1/pipelines/fraud/dead-letters/replay?reason=bad-input", method="POST")["topics"][0]
+    check(done["replayed"] == 3 and len(p.read("orders")) == 3, done)
+    again = call("/v1/topics/orders.dlq/dead-letters/replay", method="POST")["topics"][0]
+    check(again["replayed"] == 0 and again["replayed_before"] == 3 and again["left"] == 1 and len(p.read("orders")) == 3, again)
+    for path, status in (("/v1/topics/orders/dead-letters", 404), ("/v1/topics/nowhere/dead-letters", 404), ("/v1/topics/orders.dlq/dead-letters/0/99", 404), ("/v1/topics/orders.dlq/dead-letters/7/0", 404),
+                         ("/v1/topics/orders.dlq/dead-letters/0/-1", 400), ("/v1/topics/orders.dlq/dead-letters?by=color", 400), ("/v1/topics/orders.dlq/dead-letters?since=soon", 400),
+                         ("/v1/topics/orders.dlq/dead-letters?stage=X", 400)):
+        call(path, status)
+
+
 def nodes(held):
     node = until(lambda: call("/v1/nodes")["nodes"], 30, "a node has reported")[0]
     check(call("/v1/nodes/" + node["node"])["site"] == "local" and node["free"]["cpus"] <= node["cpus"], node)
@@ -142,12 +259,17 @@ def refusals():
         check(problem["code"] == "invalid-parameter" and [v["field"] for v in problem["violations"]] == [field], problem)
     for path in ("events", "logs", "metrics", "why"):
         call("/v1/jobs/training-nothing/" + path, 404)
+    for path in ("halt", "resume", "terminate", "hold", "release", "reprioritise?priority=1"):
+        call("/v1/jobs/training-nothing/" + path, 404, method="POST")
+    call("/v1/jobs/training-nothing", 404, method="DELETE")
 
 
 with Platform(without="scorers") as p:
     held = lists()
+    after()
     models()
     topics()
+    pipelines()
     nodes(held)
     refusals()
 print("ok")

@@ -73,7 +73,10 @@ with Platform() as p:
     check(status == 400 and len(json.loads(body)["violations"]) >= 2, f"POST of a bad manifest: {status} {body[:200]}")
     check(p.http("/v1/jobs/training-none")[0] == 404, "an unknown job is not 404")
     # what is asked of a job that nobody submitted is kept for a while and then answered; the Trainer goes on
-    check(p.http("/v1/jobs/training-none/terminate", data=b"")[0] == 202, "a request of an unknown job is not taken")
+    check(p.http("/v1/jobs/training-none/terminate", data=b"")[0] == 404, "an unknown job is not 404")
+    asks = p.producer()
+    asks.produce(PREFIX + "jobs.requests", json.dumps({"request_id": "of-none", "action": "TERMINATE", "training_id": "training-none", "user": "me"}), key="training-none")
+    asks.flush()
     until(lambda: any(e["reason_code"] == "UNKNOWN_JOB" for e in p.events("jobs.events")), 40, "a request of an unknown job is not answered", 1)
     check(p.show(tid)["state"] == "COMPLETED" and not [s for s in p.status()["services"] if s["restarts"]], "a service ended of a request of an unknown job")
     r = p.cli("submit", "-", "--dry-run", input="name: x\nlearners: -2\n", ok=False)

@@ -35,7 +35,7 @@ def refused_pages():
     rows = [({"Content-Type": YAML, "Origin": "http://evil.example"}, 403), ({"Content-Type": YAML, "Origin": "null"}, 403),
             ({"Content-Type": YAML, "Origin": f"http://localhost:{port}"}, 403), ({"Content-Type": YAML, "Sec-Fetch-Site": "cross-site"}, 403),
             ({"Content-Type": YAML, "Sec-Fetch-Site": "same-site"}, 403), ({"Content-Type": "text/plain"}, 415), ({}, 415),
-            ({"Content-Type": "application/x-www-form-urlencoded"}, 415), ({"Content-Type": "multipart/form-data; boundary=x"}, 415)]
+            ({"Content-Type": "application/x-www-form-urlencoded"}, 415), ({"Content-Type": "multipart/form-data; boundary=x", "Origin": "http://evil.example"}, 403)]
     for headers, wanted in rows:
         status, text, _ = ask(p.gateway, "/v1/jobs", "POST", {**me, **headers}, body)
         check(status == wanted, f"POST /v1/jobs with {headers}: {status} {text[:100]}, not {wanted}")

@@ -294,6 +294,16 @@ static const struct {
     {"POST", "/v1/nodes/{node}/drain", ""},
     {"POST", "/v1/nodes/{node}/resume", ""},
     {"POST", "/v1/nodes/{node}/lost", ""},
+    {"GET", "/v1/pipelines", "vu"},
+    {"POST", "/v1/pipelines", "u"},
+    {"GET", "/v1/pipelines/{pipeline}", "vu"},
+    {"PUT", "/v1/pipelines/{pipeline}", "u"},
+    {"DELETE", "/v1/pipelines/{pipeline}", ""},
+    {"GET", "/v1/pipelines/{pipeline}/dead-letters", "v"},
+    {"POST", "/v1/pipelines/{pipeline}/dead-letters/replay", ""},
+    {"GET", "/v1/topics/{topic}/dead-letters", "v"},
+    {"GET", "/v1/topics/{topic}/dead-letters/{partition}/{offset}", "v"},
+    {"POST", "/v1/topics/{topic}/dead-letters/replay", ""},
     {"GET", "/v1/jobs/{id}/events", "vu"},
     {"GET", "/v1/jobs/{id}/logs", "vu"},
     {"GET", "/v1/jobs/{id}/metrics", "vu"},
@@ -522,7 +532,7 @@ static void test_a_body_is_read_after_the_password_was_looked_at(void **state)
     assert_int_equal(ask("POST", "/v1/jobs", more), 200); /* not remembered yet: the other thread is asked */
     assert_int_equal(ask("POST", "/v1/jobs", more), 200);
     free(more);
-    more = pst_sprintf("%sContent-Type: application/json\r\nContent-Length: 99999999\r\n\r\n", line);
+    more = pst_sprintf("%sContent-Type: application/json\r\nContent-Length: 999999999\r\n\r\n", line);
     assert_int_equal(ask("POST", "/v1/jobs", more), 413);
     free(more);
     free(line);
