@@ -352,7 +352,7 @@ static int take_all(run *x, const pst_batch *b, pst_err *err)
         if (!rc && x->ops->full(x->sink))
             rc = x->group ? sink_group_settle(&round, err) : settle(x, false, err);
     }
-    if (!rc && x->group && !round.lost)
+    if (!rc && round.upto && x->group && !round.lost) /* nothing taken: there may be no consumer yet */
         rc = sink_group_settle(&round, err);
     x->failed |= x->group && rc < 0;
     return rc;

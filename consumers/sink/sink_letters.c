@@ -94,7 +94,11 @@ int sink_letters_send(sink_letters *l, const pst_record *r, const char *reason, 
 
 int sink_letters_settle(sink_letters *l, pst_err *err)
 {
-    return l->producer ? pst_producer_flush(l->producer, FLUSH_MS, err) : 0;
+    int rc = l->producer ? pst_producer_flush(l->producer, FLUSH_MS, err) : 0;
+    if (rc < 0 && err->cls != PST_CLASS_RETRY)
+        pst_err_prefix(
+            err, "a dead letter could not be written (a right, or max.message.bytes of its topic? --dead-letters none leaves it out)");
+    return rc;
 }
 
 int64_t sink_letters_count(const sink_letters *l)

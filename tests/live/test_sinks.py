@@ -307,8 +307,23 @@ def by_tls(p):
     check(r.returncode == 6 and "--ca-file" in r.stderr and not b.docs, f"a certificate of nobody: exit {r.returncode} {r.stderr[-300:]}")
     p.cli("sink", *args, "--ca-file", cert, timeout=60)
     check([d["hello"] for d in b.docs.values()] == ["there"], f"{b.docs}")
+    # The topic is made while the sink runs already, with nothing to read.
+    w = p.spawn("sink", "opensearch", "--url", b.url, "--ca-file", cert, "--topics", "made.later", log="later.log")
+    until(lambda: "reading 0 partitions" in (p.dir / "later.log").read_text(), 30, "the sink runs")
+    time.sleep(0.5)  # some rounds without a consumer
+    check(w.poll() is None, f"a sink without a topic: exit {w.poll()}")
+    w.terminate()
+    check(w.wait(20) == 0, f"SIGTERM: exit {w.returncode}")
+    # A dead letter that its topic does not take ends the sink, and its record is not behind the offsets.
+    b.bad = lambda doc: "no" if "large" in doc else None
+    p.create("large")
+    p.create("large.dlq", **{"max.message.bytes": "1000"})
+    producer.produce("large", json.dumps({"large": base64.b64encode(os.urandom(5000)).decode()}))
+    check(producer.flush(30) == 0, "not acknowledged")
+    r = p.cli("sink", "opensearch", "--url", b.url, "--ca-file", cert, "--topics", "large", "--group", "large", "--exit-on-eof", ok=False, timeout=60)
+    check(r.returncode == 1 and "--dead-letters none" in r.stderr and committed(p, "large", "large", 1) == [-1001], f"a letter too large: exit {r.returncode} {r.stderr[-400:]}")
     b.close()
-    print("documents by TLS")
+    print("documents by TLS, a topic that is not there yet, a letter that does not fit")
 
 
 def scraped(p):
