@@ -41,13 +41,13 @@ static const pst_verb broker_verb = {"broker", "librdkafka's in-memory Kafka, fo
                                         PST_USAGES(&pst_supervise_usage)};
 
 const pst_verb *const pst_verbs[] = {
-    &pst_submit_verb,  &pst_list_verb,         &pst_show_verb,   &pst_why_verb,       &pst_events_verb,   &pst_logs_verb,
-    &pst_metrics_verb, &pst_halt_verb,         &pst_resume_verb, &pst_terminate_verb, &pst_delete_verb,   &pst_hold_verb,
-    &pst_release_verb, &pst_reprioritise_verb, &pst_nodes_verb,  &pst_init_verb,      &pst_models_verb,   &pst_pipelines_verb,
-    &pst_score_verb,   &pst_dlq_verb,          &pst_cat_verb,    &pst_lag_verb,       &pst_topics_verb,   &pst_source_verb,
-    &pst_sink_verb,    &pst_trainer_verb,      &pst_lcm_verb,    &gateway_verb,       &pst_registry_verb, &supervise_verb,
-    &pst_user_verb,    &pst_learn_verb,        &pst_up_verb,     &pst_down_verb,      &pst_status_verb,   &pst_demo_verb,
-    &pst_doctor_verb,  &pst_devices_verb,      &pst_config_verb, &broker_verb,        &completion_verb,
+    &pst_submit_verb,    &pst_list_verb,         &pst_show_verb,    &pst_why_verb,       &pst_events_verb, &pst_logs_verb,
+    &pst_metrics_verb,   &pst_halt_verb,         &pst_resume_verb,  &pst_terminate_verb, &pst_delete_verb, &pst_hold_verb,
+    &pst_release_verb,   &pst_reprioritise_verb, &pst_nodes_verb,   &pst_queues_verb,    &pst_init_verb,   &pst_models_verb,
+    &pst_pipelines_verb, &pst_score_verb,        &pst_dlq_verb,     &pst_cat_verb,       &pst_lag_verb,    &pst_topics_verb,
+    &pst_source_verb,    &pst_sink_verb,         &pst_trainer_verb, &pst_lcm_verb,       &gateway_verb,    &pst_registry_verb,
+    &supervise_verb,     &pst_user_verb,         &pst_learn_verb,   &pst_up_verb,        &pst_down_verb,   &pst_status_verb,
+    &pst_demo_verb,      &pst_doctor_verb,       &pst_devices_verb, &pst_config_verb,    &broker_verb,     &completion_verb,
 };
 const size_t pst_n_verbs = sizeof pst_verbs / sizeof *pst_verbs;
 

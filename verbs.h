@@ -7,7 +7,7 @@
 /* producers/ */
 extern const pst_verb pst_submit_verb, pst_halt_verb, pst_resume_verb, pst_terminate_verb, pst_delete_verb, pst_source_verb, pst_nodes_verb,
     pst_user_verb;
-extern const pst_verb pst_hold_verb, pst_release_verb, pst_reprioritise_verb;
+extern const pst_verb pst_hold_verb, pst_release_verb, pst_reprioritise_verb, pst_queues_verb;
 /* consumers/ */
 extern const pst_verb pst_list_verb, pst_show_verb, pst_why_verb, pst_events_verb, pst_logs_verb, pst_metrics_verb, pst_cat_verb,
     pst_lag_verb, pst_sink_verb;

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/stop.h"
 #include "common/base/term.h"
+#include "common/platform/queues.h"
 #include "common/platform/stores.h"
 #include "common/platform/verb.h"
 #include "producers/answers.h"
@@ -163,14 +164,35 @@ static bool stop_asked(void *arg)
     return pst_stop_requested();
 }
 
+/* Asks the topic only where another queue is named than the one that is always there: a dry run of most manifests needs no broker. */
+static int check_queue(pst_client *client, const pst_manifest *m, pst_complaints *errors)
+{
+    pst_queues q;
+    pst_err e = {0};
+    if (!m->queue || !strcmp(m->queue, PST_QUEUE_DEFAULT))
+        return 0;
+    if (pst_queues_read(client, &q, &e) < 0) {
+        pst_complain(errors, "penstock.queue", m->queue_line, "whether there is a queue %.100s cannot be known now: %s", m->queue, e.text);
+        return PST_EINVAL;
+    }
+    char *unknown = pst_queues_find(&q, m->queue) ? NULL : pst_queues_unknown(&q, m->queue);
+    if (unknown)
+        pst_complain(errors, "penstock.queue", m->queue_line, "%s", unknown);
+    bool bad = unknown != NULL;
+    free(unknown);
+    pst_queues_done(&q);
+    return bad ? PST_EINVAL : 0;
+}
+
 /* What is wrong beside a manifest that is wrong already, so that nobody mends a submission one message at a time: what only the Trainer would
  * refuse, and code that cannot be packed. */
-static void check_the_rest(const pst_manifest *m, const char *code, pst_complaints *errors)
+static void check_the_rest(pst_client *client, const pst_manifest *m, const char *code, pst_complaints *errors)
 {
     pst_buf archive = {0};
     pst_err e = {0};
     char media[32];
     pst_manifest_check_served(m, errors);
+    check_queue(client, m, errors);
     if (code && pst_archive_pack(code, PST_CODE_BYTES_MAX, &archive, media, &e) < 0)
         pst_complain(errors, "code", 0, "%s", e.text);
     pst_buf_done(&archive);
@@ -188,15 +210,18 @@ static int check_stores(const pst_manifest *m, pst_complaints *errors)
 }
 
 /* code: its path, or NULL. dry_run: what only the Trainer would refuse is a violation, too, where nothing else is. */
-static int check_manifest(const char *file, const pst_buf *text, const char *code, bool dry_run, bool quiet, pst_err *err)
+static int check_manifest(pst_client *client, const char *file, const pst_buf *text, const char *code, bool dry_run, bool quiet,
+                          pst_err *err)
 {
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     int rc = pst_manifest_parse(text->data ? text->data : "", text->len, &m, &errors, &warnings);
     if (rc < 0)
-        check_the_rest(&m, code, &errors);
-    else if (dry_run)
-        rc = pst_manifest_check_served(&m, &errors) ? PST_EINVAL : check_stores(&m, &errors);
+        check_the_rest(client, &m, code, &errors);
+    else if (dry_run) {
+        rc = check_queue(client, &m, &errors);
+        rc = pst_manifest_check_served(&m, &errors) || rc < 0 ? PST_EINVAL : check_stores(&m, &errors);
+    }
     for (size_t i = 0; i < warnings.n && !quiet; i++)
         fprintf(stderr, "%s:%d: warning: %s: %s\n", file, warnings.at[i].line, warnings.at[i].field, warnings.at[i].text);
     for (size_t i = 0; i < errors.n; i++)
@@ -358,7 +383,7 @@ static int submit_run(int argc, char **argv)
     if (!rc)
         rc = pst_fs_read(v.args[0], 512 * 1024, &text, &v.err);
     if (!rc)
-        rc = check_manifest(v.args[0], &text, v.n_args > 1 ? v.args[1] : NULL, o.dry_run, v.settings.quiet, &v.err);
+        rc = check_manifest(v.client, v.args[0], &text, v.n_args > 1 ? v.args[1] : NULL, o.dry_run, v.settings.quiet, &v.err);
     if (!rc && v.n_args > 1) {
         rc = attach_code(&v, v.args[1], o.dry_run, &code, &v.err);
         r.code = &code;

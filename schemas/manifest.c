@@ -560,10 +560,6 @@ const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *err
                      s->id ? s->id : "without an id", s->type);
         code = "C103";
     }
-    if (m->queue && strcmp(m->queue, "default") != 0) {
-        pst_complain(errors, "penstock.queue", m->queue_line, "there is no queue %s; there is: default", m->queue);
-        code = code ? code : "C104";
-    }
     return code;
 }
 

@@ -110,7 +110,7 @@ typedef struct pst_manifest {
  * warnings: fields not supported (each named), unknown keys of FfDL's part. ret_manifest must be cleared by pst_manifest_done in every case. The `memory` grammar is FfDL's: "<number> <unit>". */
 int pst_manifest_parse(const char *yaml, size_t len, pst_manifest *ret_manifest, pst_complaints *errors, pst_complaints *warnings);
 void pst_manifest_done(pst_manifest *m);
-/* What is right in itself, but cannot be had on this platform: data stores that nothing here can read, queues that do not exist. For the
+/* What is right in itself, but cannot be had on this platform: data stores that nothing here can read. For the
  * Trainer and for dry runs; appends to errors and returns FfDL's code of the first of them ("C103"), NULL = nothing is missing. */
 const char *pst_manifest_check_served(const pst_manifest *m, pst_complaints *errors);
 

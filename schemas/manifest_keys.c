@@ -96,7 +96,8 @@ static const pst_key rows[] = {
     {"evaluation_metrics", "groups", PST_KEY_OTHER, .form = "NAME: {regex, scalars, etimes, meta}",
      .help = "`regex_extractor`: the first whose `regex` matches gives a point of group NAME (docs/learner.md)."},
 
-    {"penstock", "queue", PST_KEY_NAME, .hi = 64, .def = "default", .help = "`default` is the one there is in this version."},
+    {"penstock", "queue", PST_KEY_NAME, .hi = 64, .def = "default",
+     .help = "The queue that it waits in; `penstock queues list` shows which there are."},
     {"penstock", "priority", PST_KEY_WHOLE, .lo = -1e6, .hi = 1e6, .def = "0", .help = "Higher runs first."},
     {"penstock", "after", PST_KEY_TEXTS, .form = "[ID]", .hi = 64,
      .help = "Ids of jobs: it waits until all are COMPLETED, and fails when one ends otherwise. A halted one is waited for."},

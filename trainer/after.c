@@ -86,11 +86,11 @@ static void went_on(tcore *c, trainer_job *j)
     free(reason);
 }
 
-static void look_at_site(tcore *c, trainer_site *s)
+static void look_at_lane(tcore *c, trainer_lane *l)
 {
-    size_t at = trainer_queue_barred(s);
-    while (at < s->n_queue) {
-        trainer_job *j = s->queue[at];
+    size_t at = trainer_lane_barred(l);
+    while (at < l->n) {
+        trainer_job *j = l->at[at];
         bool changed = false;
         char *why = look_after(c, j, &changed);
         if (why)
@@ -107,8 +107,10 @@ void tcore_after_run(tcore *c)
 {
     while (c->after_due) { /* what fails here may be waited for itself */
         c->after_due = false;
-        for (size_t i = 0; i < c->sites.n; i++)
-            if (c->sites.at[i].key)
-                look_at_site(c, c->sites.at[i].value);
+        for (size_t i = 0; i < c->sites.n; i++) {
+            trainer_site *s = c->sites.at[i].key ? c->sites.at[i].value : NULL;
+            for (size_t k = 0; s && k < s->n_lanes; k++)
+                look_at_lane(c, s->lanes[k]);
+        }
     }
 }

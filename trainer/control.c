@@ -85,6 +85,10 @@ static void resume(const asked *a)
     char *never = a->c->nodes_unread ? NULL : trainer_queue_never(j->site, &j->needs);
     if (!never && !a->c->nodes_unread)
         never = trainer_site_forbids(j->site, j->isolation);
+    if (!never)
+        never = trainer_queue_exceeds(j->queue, &j->needs);
+    if (!never && !j->queue->known)
+        never = pst_sprintf("its queue %s was deleted; `penstock queues apply` brings it back", j->queue->name);
     if (never) {
         refuse(a, "INSUFFICIENT_RESOURCES", "%s", never);
         free(never);

@@ -6,6 +6,7 @@
 #include "schemas/job_state.h"
 #include "schemas/manifest.h"
 #include "schemas/task_array.h"
+#include "schemas/queue_spec.h"
 #include "trainer/job_fsm.h"
 #include "trainer/memory.h"
 #include "trainer/trainer_core.h"
@@ -24,6 +25,30 @@ typedef struct trainer_needs {
 
 typedef struct trainer_site trainer_site;
 typedef struct trainer_node trainer_node;
+typedef struct trainer_lane trainer_lane;
+
+/* One of `penstock queues`, over all sites. */
+typedef struct trainer_queue {
+    char *name;
+    bool known; /* it is defined, or `default`; jobs may be left in one that was deleted */
+    bool has_cpu, has_memory, has_gpus;
+    trainer_needs quota, used;
+    int per_user; /* jobs of one user that may run; -1 = any number */
+    bool preempts;
+    double weight;
+    size_t running, waiting;
+    pst_map users; /* name → how many jobs run */
+    double use;    /* CPUs, a mean that forgets (queues.c), as of settled_us */
+    int64_t settled_us;
+} trainer_queue;
+
+/* What keeps a job from starting that is not the nodes. */
+typedef enum {
+    TRAINER_LACKS_NOTHING,
+    TRAINER_LACKS_USER,      /* others' jobs of the queue may pass */
+    TRAINER_LACKS_GPU_QUOTA, /* those without GPUs may */
+    TRAINER_LACKS_QUOTA      /* none may */
+} trainer_lack;
 
 typedef struct trainer_job {
     pst_job_state s;
@@ -36,7 +61,10 @@ typedef struct trainer_job {
     trainer_needs needs; /* of the whole gang */
     trainer_site *site;
     trainer_node *node; /* of the present generation, while charged */
-    bool queued;        /* stands in site->queue */
+    trainer_queue *queue;
+    trainer_lane *lane; /* while queued: where it stands */
+    int64_t charged_us; /* since when its queue is charged; 0 = not known */
+    bool queued;        /* stands in lane->at */
     bool barred;        /* queued, and held or waiting for other jobs: whatever room there is */
     bool unsaid;        /* queued, and the QUEUED event with the reason is still to come */
     bool dirty;         /* its state is to be published at the end of this step */
@@ -73,20 +101,41 @@ struct trainer_node {
     pst_isolation floor; /* the weakest that its operator allows */
     int64_t epoch, seen_us;
     trainer_needs capacity, used;
+    const trainer_job *kept_for; /* during a pass: for whom room is kept here (queue.c) */
+    trainer_needs kept;          /* what others may not have: its needs, and what was put beside it since */
+};
+
+/* Those of one queue that wait at one site, by (barred, priority down, submitted_at, training_id). */
+struct trainer_lane {
+    trainer_queue *queue;
+    trainer_job **at;
+    size_t n, cap, n_unsaid;
+    /* of the present pass */
+    size_t next, looks;
+    bool closed, blocked, no_gpus;
+    double share;
 };
 
 struct trainer_site {
     char *name;
     trainer_node **nodes; /* by name */
     size_t n_nodes;
-    trainer_job **queue; /* by (barred, priority down, submitted_at, training_id) */
-    size_t n_queue, cap_queue, n_unsaid;
+    bool had_old;         /* an LCM without a node's id has reported, at some time */
+    trainer_lane **lanes; /* in the order in which they came to be */
+    size_t n_lanes;
+    size_t n_queue; /* in all lanes */
+    char *kept_id;  /* the job that room is kept for; NULL = none */
+    trainer_node *kept_node;
+    int64_t kept_us; /* since when */
 };
 
 struct tcore {
     trainer_policy policy;
     trainer_counts counts;
     pst_map jobs, sites, nodes; /* nodes: "site/name" */
+    pst_map queues;             /* name → trainer_queue */
+    bool use_unread;            /* what queues have had is still to be made from the jobs */
+    int64_t typical_us;         /* how long generations have lasted lately; 0 = not known */
     trainer_job **live;         /* deployed jobs, for deadlines */
     size_t n_live, cap_live;
     trainer_job **dirty;
@@ -128,6 +177,24 @@ static inline void tcore_set_text(char **text, const char *value) /* replaces; N
 
 /* The files below call earlier ones only; trainer_core.c, above all of them, takes the step. */
 
+/* ---- queues.c: the queues there are, what they may have, whose turn it is */
+trainer_queue *trainer_queue_named(tcore *c, const char *name); /* made when new, unknown but for `default` */
+void trainer_queue_free(void *queue);
+void tcore_queue_defined(tcore *c, const char *name, const pst_queue_spec *spec); /* NULL = deleted */
+/* Complains of a queue that does not exist: false. */
+bool trainer_queue_check(const tcore *c, const pst_manifest *m, pst_complaints *of_manifest);
+/* More than the quota of the whole queue? The sentence (free()), or NULL. */
+char *trainer_queue_exceeds(const trainer_queue *q, const trainer_needs *needs);
+/* What the queue's rules say against starting it now, with the sentence (free()). */
+trainer_lack trainer_queue_lacking(const trainer_job *j, char **ret_why);
+int trainer_queue_running_of(const trainer_queue *q, const char *user);
+bool trainer_queue_is_over(const trainer_queue *q);         /* has more than its quota: that was lowered */
+double tcore_queue_share(const tcore *c, trainer_queue *q); /* the least goes first */
+void tcore_queue_charge(tcore *c, trainer_job *j);
+void tcore_queue_release(tcore *c, trainer_job *j);
+void tcore_queues_read_past(tcore *c); /* after a load, once: what was used */
+void tcore_queues_reset(tcore *c);
+
 /* ---- places.c: sites, nodes, what of them is taken, who waits where */
 trainer_needs trainer_needs_of(const pst_manifest *m);
 trainer_site *tcore_site(tcore *c, const char *name); /* made when new */
@@ -139,7 +206,7 @@ void tcore_release(tcore *c, trainer_job *j);        /* fine when it is not char
 void trainer_queue_add(tcore *c, trainer_job *j);    /* into its site's queue; the event comes from trainer_queue_run */
 void trainer_queue_remove(tcore *c, trainer_job *j); /* fine when it is not queued */
 void trainer_queue_said(trainer_job *j);             /* why it waits is in its state already: no event of that */
-size_t trainer_queue_barred(const trainer_site *s);  /* where those begin that are barred; n_queue = there is none */
+size_t trainer_lane_barred(const trainer_lane *l);   /* where those begin that are barred; n = there is none */
 
 /* ---- nonces.c */
 /* Node, epoch and nonce of a command; their digests into the state. */
@@ -181,6 +248,10 @@ pst_isolation trainer_isolation_of(const pst_manifest *m);
 char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation);
 /* More than any node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
 char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs);
+/* Could it run there now, were the node empty? */
+bool trainer_node_suits(const tcore *c, const trainer_node *n, const trainer_job *j);
+/* By how much it is too full for that, in parts of its size; 0 = it has room. */
+double trainer_node_shortfall(const trainer_node *n, const trainer_needs *needs);
 /* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
 trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound);
 

@@ -38,6 +38,7 @@ static int step(trainer_shell *s, const trainer_in *in, const trainer_cause *cau
     trainer_in with = *in;
     with.unsettled = trainer_times_unsettled(&s->times, pst_mono_us());
     with.nodes_unread = s->nodes_unread;
+    with.more = true; /* the round's pass follows (shell.c) */
     tcore_step(s->core, &with, trainer_shell_now(s), &s->actions);
     pst_metric_observe(s->metrics.step_seconds, (double)(pst_mono_us() - begun) / 1e6);
     pst_log_job(before);
@@ -154,6 +155,8 @@ int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
         rc = keep_code(s, &request, sha256, &uri, &e);
     else if (!rc && request.action == PST_JOB_ACTION_SUBMIT && request.code)
         rc = renew_code(s, &request, &missing, &e);
+    if (!rc)
+        rc = trainer_queues_for(s, &request, &e);
     if (rc < 0) { /* away for a moment */
         if (err && !err->code)
             *err = e;

@@ -80,6 +80,7 @@ trainer_job *tcore_adopt(tcore *c, pst_job_state *take)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i] = *texts[i] ? *texts[i] : pst_strdup("");
     j->site = tcore_site(c, j->s.site);
+    j->queue = trainer_queue_named(c, j->s.queue);
     PST_ASSERT(!pst_map_put(&c->jobs, j->s.training_id, j));
     c->by_state[j->s.state]++;
     return j;

@@ -35,6 +35,7 @@ void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
     n->capacity.gpus = c->policy.gpus >= 0 ? c->policy.gpus : w->gpus;
     n->epoch = w->epoch;
     n->proves = w->node && *w->node;
+    n->site->had_old |= !n->proves;
     const char *seal_id = pst_str_map_get(w->details, w->n_details, PST_SEAL_DETAIL);
     n->opens = seal_id && c->policy.seal_id && !strcmp(seal_id, c->policy.seal_id);
     const char *floor = pst_str_map_get(w->details, w->n_details, PST_ISOLATION_DETAIL);

@@ -16,6 +16,13 @@ static char *gib(int64_t bytes)
     return pst_sprintf("%.4g GiB", (double)bytes / (double)((int64_t)1 << 30));
 }
 
+static bool fits(const trainer_needs *needs, const trainer_needs *capacity, const trainer_needs *used)
+{
+    return (!needs->cpu || needs->cpu <= capacity->cpu - used->cpu) &&
+           (!needs->memory || needs->memory <= capacity->memory - used->memory) &&
+           (!needs->gpus || needs->gpus <= capacity->gpus - used->gpus);
+}
+
 /* "2 CPUs: 1 of 4 free" for each thing of which there is not enough; NULL when it fits. */
 static char *shortage(const trainer_needs *needs, const trainer_needs *capacity, const trainer_needs *used)
 {
@@ -72,12 +79,12 @@ char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
     size_t n = 0;
     for (size_t i = 0; i < site->n_nodes; i++) {
         const trainer_node *x = site->nodes[i];
-        char *text = x->known && !x->lost ? shortage(needs, &x->capacity, &nothing) : NULL;
-        if (x->known && !x->lost && !text)
+        if (!x->known || x->lost)
+            continue;
+        if (fits(needs, &x->capacity, &nothing))
             return NULL;
-        n += text != NULL;
-        widest = text && (!widest || x->capacity.cpu > widest->capacity.cpu) ? x : widest;
-        free(text);
+        n++;
+        widest = !widest || x->capacity.cpu > widest->capacity.cpu ? x : widest;
     }
     if (!widest)
         return NULL;
@@ -92,7 +99,7 @@ char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
 /* An LCM of before nodes had ids follows every DEPLOY of its site, whomever it is for: beside it nobody else may be given anything. */
 static const trainer_node *takes_all(const tcore *c, const trainer_node *beside)
 {
-    for (size_t i = 0; i < beside->site->n_nodes; i++) {
+    for (size_t i = 0; beside->site->had_old && i < beside->site->n_nodes; i++) {
         const trainer_node *n = beside->site->nodes[i];
         if (n != beside && !n->proves && !n->stopped && trainer_node_has_lease(c, n))
             return n;
@@ -131,11 +138,6 @@ static char *site_closed(const tcore *c, const trainer_site *s)
     return last ? node_closed(c, last) : pst_sprintf("no LCM of site %s has reported yet", s->name);
 }
 
-static int64_t free_cpu(const trainer_node *n)
-{
-    return n->capacity.cpu - n->used.cpu;
-}
-
 /* A job with checkpoints goes where they lie, unless that node is lost. "" = anywhere. */
 static const char *bound_to(const trainer_job *j)
 {
@@ -145,6 +147,45 @@ static const char *bound_to(const trainer_job *j)
             return n->name;
     }
     return "";
+}
+
+bool trainer_node_suits(const tcore *c, const trainer_node *n, const trainer_job *j)
+{
+    const char *bound = bound_to(j);
+    if (!n || !n->known || (*bound && strcmp(n->name, bound)) || forbids(n, j->isolation))
+        return false;
+    char *closed = node_closed(c, n);
+    free(closed);
+    return !closed && j->needs.cpu <= n->capacity.cpu && j->needs.memory <= n->capacity.memory && j->needs.gpus <= n->capacity.gpus;
+}
+
+static double lacking(int64_t needs, int64_t capacity, int64_t used)
+{
+    int64_t lacks = needs - (capacity - used);
+    return lacks > 0 ? (double)lacks / (double)(capacity > 0 ? capacity : 1) : 0;
+}
+
+double trainer_node_shortfall(const trainer_node *n, const trainer_needs *needs)
+{
+    return lacking(needs->cpu, n->capacity.cpu, n->used.cpu) + lacking(needs->memory, n->capacity.memory, n->used.memory) +
+           lacking(needs->gpus, n->capacity.gpus, n->used.gpus);
+}
+
+/* What the job may not have of the node: what is used, and room that is kept for another (queue.c), whichever is more. */
+static trainer_needs taken(const trainer_node *n, const trainer_job *j)
+{
+    trainer_needs t = n->used;
+    if (!n->kept_for || n->kept_for == j)
+        return t;
+    t.cpu = n->kept.cpu > t.cpu ? n->kept.cpu : t.cpu;
+    t.memory = n->kept.memory > t.memory ? n->kept.memory : t.memory;
+    t.gpus = n->kept.gpus > t.gpus ? n->kept.gpus : t.gpus;
+    return t;
+}
+
+static int64_t free_cpu(const trainer_node *n)
+{
+    return n->capacity.cpu - n->used.cpu;
 }
 
 /* Where it ran before, since its folders are there; else where most is free. */
@@ -181,12 +222,14 @@ trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **re
             continue;
         }
         open++;
-        why = shortage(&j->needs, &n->capacity, &n->used);
-        if (!why)
+        trainer_needs used = taken(n, j);
+        if (fits(&j->needs, &n->capacity, &used)) {
             best = better(j, best, n);
-        else if (!lacks)
+        } else if (!lacks) {
+            why = shortage(&j->needs, &n->capacity, &used);
             lacks = pst_sprintf("%s: %s", n->name, why);
-        free(why);
+            free(why);
+        }
     }
     *ret_bound = *bound;
     if (!best && lacks)

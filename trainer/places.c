@@ -1,7 +1,7 @@
 /* places.c - sites and nodes, what of them is taken, and who waits where: tables and sums that everything above rests on. A node belongs to one
  * site. What a generation needs is charged to one node from its deployment until its last process was observed to have ended; sums are
- * whole numbers, so that they come back to zero exactly. A site's queue is kept in order at all times: by priority, then submission,
- * and what is held, or waits for other jobs, at its end. */
+ * whole numbers, so that they come back to zero exactly. Who waits at a site stands in a lane, one for each
+ * queue, which is kept in order at all times: by priority, then submission, and what is held, or waits for other jobs, at its end. */
 #include "common/base/array.h"
 #include "trainer/core_state.h"
 
@@ -39,9 +39,14 @@ void trainer_site_free(void *site)
     trainer_site *s = site;
     if (!s)
         return;
+    for (size_t i = 0; i < s->n_lanes; i++) {
+        free(s->lanes[i]->at);
+        free(s->lanes[i]);
+    }
+    free(s->lanes);
+    free(s->kept_id);
     free(s->name);
     free(s->nodes);
-    free(s->queue);
     free(s);
 }
 
@@ -84,6 +89,7 @@ void tcore_charge(tcore *c, trainer_job *j)
     j->node->used.cpu += j->needs.cpu;
     j->node->used.memory += j->needs.memory;
     j->node->used.gpus += j->needs.gpus;
+    tcore_queue_charge(c, j);
 }
 
 void tcore_release(tcore *c, trainer_job *j)
@@ -96,9 +102,10 @@ void tcore_release(tcore *c, trainer_job *j)
     used->memory -= j->needs.memory;
     used->gpus -= j->needs.gpus;
     PST_ASSERT(used->cpu >= 0 && used->memory >= 0 && used->gpus >= 0);
+    tcore_queue_release(c, j);
 }
 
-/* ---- the queue of one site ------------------------------------------------------------------------------------------------------- */
+/* ---- those of one queue that wait at one site --------------------------------------------------------------------------------------- */
 
 /* Those that are barred stand behind all others: who looks for the next need not pass them over. */
 static int compare(const trainer_job *a, const trainer_job *b)
@@ -112,12 +119,24 @@ static int compare(const trainer_job *a, const trainer_job *b)
     return strcmp(a->s.training_id, b->s.training_id);
 }
 
-static size_t place_of(const trainer_site *s, const trainer_job *j)
+static trainer_lane *lane_of(trainer_site *s, trainer_queue *q)
 {
-    size_t low = 0, high = s->n_queue;
+    for (size_t i = 0; i < s->n_lanes; i++)
+        if (s->lanes[i]->queue == q)
+            return s->lanes[i];
+    trainer_lane *l = pst_alloc(sizeof *l);
+    l->queue = q;
+    s->lanes = pst_array_one_more(s->lanes, s->n_lanes, sizeof(trainer_lane *));
+    s->lanes[s->n_lanes++] = l;
+    return l;
+}
+
+static size_t place_of(const trainer_lane *l, const trainer_job *j)
+{
+    size_t low = 0, high = l->n;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (compare(s->queue[mid], j) < 0)
+        if (compare(l->at[mid], j) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -127,16 +146,19 @@ static size_t place_of(const trainer_site *s, const trainer_job *j)
 
 void trainer_queue_add(tcore *c, trainer_job *j)
 {
-    trainer_site *s = j->site;
+    trainer_lane *l = lane_of(j->site, j->queue);
     PST_ASSERT(!j->queued && !j->charged && j->s.state == PST_JOB_PUBLIC_STATE_QUEUED);
     j->barred = j->s.held_by || j->s.n_after;
     c->after_due |= j->s.n_after > 0;
-    s->queue = pst_array_room(s->queue, s->n_queue, &s->cap_queue, sizeof *s->queue);
-    size_t at = place_of(s, j);
-    memmove(s->queue + at + 1, s->queue + at, (s->n_queue - at) * sizeof(trainer_job *));
-    s->queue[at] = j;
-    s->n_queue++;
-    s->n_unsaid++;
+    l->at = pst_array_room(l->at, l->n, &l->cap, sizeof(trainer_job *));
+    size_t at = place_of(l, j);
+    memmove(l->at + at + 1, l->at + at, (l->n - at) * sizeof(trainer_job *));
+    l->at[at] = j;
+    l->n++;
+    l->n_unsaid++;
+    j->lane = l;
+    j->site->n_queue++;
+    j->queue->waiting++;
     j->queued = j->unsaid = true;
 }
 
@@ -144,28 +166,31 @@ void trainer_queue_remove(tcore *c, trainer_job *j)
 {
     if (!j->queued)
         return;
-    trainer_site *s = j->site;
-    size_t at = place_of(s, j);
-    PST_ASSERT(at < s->n_queue && s->queue[at] == j);
-    memmove(s->queue + at, s->queue + at + 1, (s->n_queue - at - 1) * sizeof(trainer_job *));
-    s->n_queue--;
-    s->n_unsaid -= j->unsaid;
+    trainer_lane *l = j->lane;
+    size_t at = place_of(l, j);
+    PST_ASSERT(at < l->n && l->at[at] == j);
+    memmove(l->at + at, l->at + at + 1, (l->n - at - 1) * sizeof(trainer_job *));
+    l->n--;
+    l->n_unsaid -= j->unsaid;
+    j->lane = NULL;
+    j->site->n_queue--;
+    j->queue->waiting--;
     j->queued = j->unsaid = false;
 }
 
 void trainer_queue_said(trainer_job *j)
 {
     PST_ASSERT(j->queued);
-    j->site->n_unsaid -= j->unsaid;
+    j->lane->n_unsaid -= j->unsaid;
     j->unsaid = false;
 }
 
-size_t trainer_queue_barred(const trainer_site *s)
+size_t trainer_lane_barred(const trainer_lane *l)
 {
-    size_t low = 0, high = s->n_queue;
+    size_t low = 0, high = l->n;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (s->queue[mid]->barred)
+        if (l->at[mid]->barred)
             high = mid;
         else
             low = mid + 1;

@@ -1,12 +1,13 @@
-/* queue.c - who runs next, and why the others wait. One queue per site, by priority, then time of submission. The first that is ready runs
- * when the whole gang fits; one that does not fit blocks those behind it, or a wide job would starve behind narrow ones. Resources are
- * charged when a generation is deployed and released when its last process was observed to have ended. */
+/* queue.c - who runs next, and why the others wait. A pass over a site takes the queue whose turn it is (queues.c), and its first job by priority, then
+ * time of submission. It runs when its queue's rules allow it and the whole gang fits. Where the first one does not fit, room is kept for it, and
+ * others may run that leave it that room. A pass comes at the end of each round; what it rests on are the states of jobs and the last heartbeats. */
 #include "trainer/core_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900, CLOCK_DIFFERS_US = 10000000 };
+enum { LOOKS_MAX = 100 /* of one lane behind one that does not fit */, FAILED_KEPT = 8 };
 
 /* ---- running it -------------------------------------------------------------------------------------------------------------- */
 
@@ -14,8 +15,7 @@ static void say_queued(tcore *c, trainer_job *j, const char *reason)
 {
     if (!j->unsaid && j->s.reason && !strcmp(j->s.reason, reason))
         return;
-    j->site->n_unsaid -= j->unsaid;
-    j->unsaid = false;
+    trainer_queue_said(j);
     tcore_set_text(&j->s.reason, reason);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_QUEUED, j->s.state, &(trainer_say){.reason = reason});
 }
@@ -94,11 +94,13 @@ static void fail_never(tcore *c, trainer_job *j, const char *reason)
                &(trainer_say){.reason_code = "INSUFFICIENT_RESOURCES", .reason = reason});
 }
 
-static char *behind(const trainer_site *s, size_t place)
+static char *behind(const trainer_site *s, const trainer_lane *l, size_t place)
 {
-    PST_ASSERT(place > 0 && place < s->n_queue); /* of the first it was said why it waits */
-    return pst_sprintf("%zu job%s of site %s %s ahead; the first, %s, says: %s", place, place == 1 ? "" : "s", s->name,
-                       place == 1 ? "is" : "are", s->queue[0]->s.training_id, s->queue[0]->s.reason ? s->queue[0]->s.reason : "it is next");
+    if (!place) /* nothing was said of it: it came to be the first while this pass went on */
+        return pst_sprintf("it is next in queue %s", l->queue->name);
+    const trainer_job *first = l->at[0];
+    return pst_sprintf("%zu job%s of queue %s at site %s %s ahead; the first, %s, says: %s", place, place == 1 ? "" : "s", l->queue->name,
+                       s->name, place == 1 ? "is" : "are", first->s.training_id, first->s.reason ? first->s.reason : "it is next");
 }
 
 /* Where it may go now; else why it waits. What nodes said before we came is read first: of one that has stopped the word before its last would be
@@ -115,73 +117,254 @@ static const trainer_node *find_place(tcore *c, trainer_job *j, char **ret_reaso
 static bool is_not_admitted(trainer_job *j)
 {
     bool awaited = trainer_stores_awaited(j);
-    if (awaited) {
-        j->site->n_unsaid -= j->unsaid;
-        j->unsaid = false;
-    }
+    if (awaited)
+        trainer_queue_said(j);
     return awaited;
 }
 
-/* Deploys from the front until one that is ready does not fit; jobs that pause before a retry are passed over, those that are barred stand behind
- * all others. */
-static void deploy_what_fits(tcore *c, trainer_site *s)
+/* ---- room that is kept ------------------------------------------------------------------------------------------------------------- */
+
+/* The first job in turn that does not fit gets room kept for it on one node: else narrow jobs would take what becomes free, one by one, for ever.
+ * Whoever comes behind it in turn may run beside it where that leaves it its room even when all is gone that ran before (back-filling): what was put
+ * there since counts against it. Turns do not starve it: who goes before it has more use by that, and falls behind. */
+static trainer_node *node_to_keep(const tcore *c, const trainer_job *j)
 {
-    size_t at = 0;
-    while (at < s->n_queue && !s->queue[at]->barred) {
-        trainer_job *j = s->queue[at];
-        if (is_not_admitted(j)) { /* a server of its own is no reason for others to wait */
-            at++;
+    trainer_node *best = NULL;
+    double least = 0;
+    for (size_t i = 0; i < j->site->n_nodes; i++) {
+        trainer_node *n = j->site->nodes[i];
+        if (!trainer_node_suits(c, n, j))
             continue;
+        double lacks = trainer_node_shortfall(n, &j->needs);
+        if (!best || lacks < least) {
+            best = n;
+            least = lacks;
         }
-        char *never = c->nodes_unread ? NULL : trainer_queue_never(s, &j->needs);
-        char *reason = NULL;
-        bool bound = false;
-        const trainer_node *node = never ? NULL : find_place(c, j, &reason, &bound);
-        bool waits_for_retry = ready_at(c, j) > c->now_us;
-        if (!never || c->unsettled)
-            j->never_us = 0;
-        else if (!j->never_us)
-            j->never_us = c->now_us;
-        if (never && j->never_us && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
-            fail_never(c, j, never);
-        } else if (never) { /* an LCM may have come back with less than it had: others need not wait for what it lost */
-            char *text = pst_sprintf("%s; it waits for the site to grow, and fails when that has lasted %d minutes", never, NEVER_S / 60);
-            say_queued(c, j, text);
-            free(text);
-            at++;
-        } else if (waits_for_retry) {
-            char *text = pst_sprintf("it is tried again after a pause: %s", j->s.reason ? j->s.reason : "");
-            if (j->unsaid)
-                say_queued(c, j, text);
-            free(text);
-            at++;
-        } else if (reason) {
-            say_queued(c, j, reason);
-            at += bound; /* those behind it may well run elsewhere */
-        } else {
-            deploy(c, j, node);
+    }
+    return best;
+}
+
+static void keep_on(const tcore *c, trainer_site *s, trainer_node *n, const trainer_job *j)
+{
+    n->kept_for = j;
+    n->kept = j->needs;
+    for (size_t i = 0; i < c->n_live; i++) {
+        const trainer_job *x = c->live[i];
+        if (x->node == n && x->charged && x->charged_us >= s->kept_us) {
+            n->kept.cpu += x->needs.cpu;
+            n->kept.memory += x->needs.memory;
+            n->kept.gpus += x->needs.gpus;
         }
-        free(never);
-        bool blocks = reason && !waits_for_retry && !bound;
-        free(reason);
-        if (blocks)
-            return;
     }
 }
 
-static void run_site(tcore *c, trainer_site *s)
+static void keep_nothing(trainer_site *s)
 {
-    deploy_what_fits(c, s);
-    for (size_t i = s->n_queue; i-- > 0 && s->n_unsaid;) /* those that came now mostly stand at the end */
-        if (s->queue[i]->unsaid && !is_not_admitted(s->queue[i])) {
-            char *reason = s->queue[i]->barred ? trainer_barred_text(s->queue[i]) : behind(s, i);
-            say_queued(c, s->queue[i], reason);
+    if (s->kept_node)
+        s->kept_node->kept_for = NULL;
+    free(s->kept_id);
+    s->kept_id = NULL;
+    s->kept_node = NULL;
+}
+
+/* The same as in the pass before: what was put beside it since then counts. */
+static void keep_for(const tcore *c, trainer_site *s, const trainer_job *j)
+{
+    if (s->kept_id && !strcmp(s->kept_id, j->s.training_id) && trainer_node_suits(c, s->kept_node, j)) {
+        keep_on(c, s, s->kept_node, j);
+        return;
+    }
+    keep_nothing(s);
+    trainer_node *n = node_to_keep(c, j);
+    if (!n)
+        return;
+    s->kept_id = pst_strdup(j->s.training_id);
+    s->kept_node = n;
+    s->kept_us = c->now_us;
+    keep_on(c, s, n, j);
+}
+
+/* ---- a pass ------------------------------------------------------------------------------------------------------------------------ */
+
+/* What did not fit anywhere in this pass: whatever needs as much will not either. */
+typedef struct trainer_pass {
+    trainer_site *site;
+    bool keeps; /* room is kept for the first that did not fit */
+    struct {
+        trainer_needs needs;
+        pst_isolation isolation;
+    } failed[FAILED_KEPT];
+    size_t n_failed;
+} trainer_pass;
+
+static bool has_failed(const trainer_pass *p, const trainer_job *j)
+{
+    for (size_t i = 0; i < p->n_failed; i++)
+        if (p->failed[i].isolation == j->isolation && j->needs.cpu >= p->failed[i].needs.cpu &&
+            j->needs.memory >= p->failed[i].needs.memory && j->needs.gpus >= p->failed[i].needs.gpus && !*j->s.checkpoint_node)
+            return true;
+    return false;
+}
+
+static void note_failed(trainer_pass *p, const trainer_job *j)
+{
+    size_t at = p->n_failed < FAILED_KEPT ? p->n_failed++ : FAILED_KEPT - 1;
+    p->failed[at].needs = j->needs;
+    p->failed[at].isolation = j->isolation;
+}
+
+/* The site is too small for it even when empty: true. An LCM may have come back with less than it had. */
+static bool is_too_large(tcore *c, trainer_site *s, trainer_job *j)
+{
+    char *never = c->nodes_unread ? NULL : trainer_queue_never(s, &j->needs);
+    if (!never || c->unsettled)
+        j->never_us = 0;
+    else if (!j->never_us)
+        j->never_us = c->now_us;
+    if (!never)
+        return false;
+    if (j->never_us && c->now_us - j->never_us >= NEVER_S * (int64_t)1000000) {
+        fail_never(c, j, never);
+    } else { /* others need not wait for what it lost */
+        char *text = pst_sprintf("%s; it waits for the site to grow, and fails when that has lasted %d minutes", never, NEVER_S / 60);
+        say_queued(c, j, text);
+        free(text);
+        j->lane->next++;
+    }
+    free(never);
+    return true;
+}
+
+static bool waits_for_retry(tcore *c, trainer_job *j)
+{
+    if (ready_at(c, j) <= c->now_us)
+        return false;
+    char *text = pst_sprintf("it is tried again after a pause: %s", j->s.reason ? j->s.reason : "");
+    if (j->unsaid)
+        say_queued(c, j, text);
+    free(text);
+    return true;
+}
+
+/* What the queue's rules forbid now: true. A rule that is only about its user, or GPUs, lets others of the queue pass. */
+static bool is_forbidden(tcore *c, trainer_job *j)
+{
+    trainer_lane *l = j->lane;
+    char *why = NULL;
+    trainer_lack lack = l->no_gpus && j->needs.gpus ? TRAINER_LACKS_GPU_QUOTA : trainer_queue_lacking(j, &why);
+    if (why && (j->unsaid || !l->next || lack == TRAINER_LACKS_QUOTA))
+        say_queued(c, j, why);
+    free(why);
+    l->closed |= lack == TRAINER_LACKS_QUOTA;
+    l->no_gpus |= lack == TRAINER_LACKS_GPU_QUOTA;
+    l->next += lack != TRAINER_LACKS_NOTHING;
+    return lack != TRAINER_LACKS_NOTHING;
+}
+
+/* It finds no node. The first of its lane says why; behind it narrower ones are looked for. One that must go where its checkpoints lie holds up nobody. */
+static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *reason, bool bound)
+{
+    trainer_site *s = p->site;
+    trainer_lane *l = j->lane;
+    if (!bound)
+        note_failed(p, j);
+    if (!c->nodes_unread && !p->keeps)
+        keep_for(c, s, j);
+    p->keeps = true;
+    if (bound || !l->blocked)
+        say_queued(c, j, reason);
+    l->blocked |= !bound;
+    l->closed |= c->nodes_unread || ++l->looks >= LOOKS_MAX;
+    l->next++;
+}
+
+/* One job of a lane: it runs, or the lane goes on to the next, or is closed for this pass. */
+static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
+{
+    trainer_job *j = l->at[l->next];
+    char *reason = NULL;
+    bool bound = false;
+    if (is_not_admitted(j) || waits_for_retry(c, j)) { /* a server of its own, or a fault of its own, is no reason for others to wait */
+        l->next++;
+        return;
+    }
+    if (l->blocked && has_failed(p, j)) {
+        l->next++;
+        l->closed |= ++l->looks >= LOOKS_MAX;
+        return;
+    }
+    if (is_too_large(c, p->site, j) || is_forbidden(c, j))
+        return;
+    const trainer_node *node = find_place(c, j, &reason, &bound);
+    if (node) {
+        deploy(c, j, node);
+        const trainer_node *kept = p->site->kept_node;
+        if (kept && kept->kept_for) /* it may stand beside the room that is kept */
+            keep_on(c, p->site, p->site->kept_node, kept->kept_for);
+        l->share = tcore_queue_share(c, l->queue);
+    } else {
+        does_not_fit(c, p, j, reason, bound);
+    }
+    free(reason);
+}
+
+/* Queues that preempt come first; then the one with the least share, but those whose first job found no room behind all others. */
+static bool goes_first(const trainer_lane *a, const trainer_lane *b)
+{
+    if (a->blocked != b->blocked)
+        return b->blocked;
+    if (a->queue->preempts != b->queue->preempts)
+        return a->queue->preempts;
+    if (a->share < b->share || a->share > b->share)
+        return a->share < b->share;
+    return strcmp(a->queue->name, b->queue->name) < 0;
+}
+
+static trainer_lane *next_lane(const trainer_site *s)
+{
+    trainer_lane *best = NULL;
+    for (size_t i = 0; i < s->n_lanes; i++) {
+        trainer_lane *l = s->lanes[i];
+        l->closed |= l->next >= l->n || l->at[l->next]->barred;
+        if (!l->closed && (!best || goes_first(l, best)))
+            best = l;
+    }
+    return best;
+}
+
+static void say_the_rest(tcore *c, trainer_site *s, trainer_lane *l)
+{
+    for (size_t i = l->n; i-- > 0 && l->n_unsaid;) /* those that came now mostly stand at the end */
+        if (l->at[i]->unsaid && !is_not_admitted(l->at[i])) {
+            char *reason = l->at[i]->barred ? trainer_barred_text(l->at[i]) : behind(s, l, i);
+            say_queued(c, l->at[i], reason);
             free(reason);
         }
 }
 
+static void run_site(tcore *c, trainer_site *s)
+{
+    trainer_pass p = {.site = s};
+    trainer_lane *l;
+    for (size_t i = 0; i < s->n_lanes; i++) {
+        l = s->lanes[i];
+        l->next = l->looks = 0;
+        l->closed = l->blocked = l->no_gpus = false;
+        l->share = tcore_queue_share(c, l->queue);
+    }
+    while ((l = next_lane(s)))
+        try_one(c, &p, l);
+    if (!p.keeps)
+        keep_nothing(s);
+    for (size_t i = 0; i < s->n_lanes; i++)
+        say_the_rest(c, s, s->lanes[i]);
+    if (s->kept_node)
+        s->kept_node->kept_for = NULL; /* only a pass goes by it */
+}
+
 void trainer_queue_run(tcore *c)
 {
+    tcore_queues_read_past(c);
     do {
         tcore_after_run(c);
         for (size_t i = 0; i < c->sites.n; i++)

@@ -7,6 +7,7 @@
 #include "common/base/json.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
+#include "common/platform/queues.h"
 #include "schemas/avro.h"
 
 #include <stdlib.h>
@@ -15,8 +16,8 @@
 enum { FILE_MAX = 1 << 30 };
 
 /* In the order in which entries of the same millisecond are taken: what is known of the nodes comes before what is asked, causes before effects. */
-static const pst_topic topics[] = {PST_TOPIC_WORKERS, PST_TOPIC_JOBS_REQUESTS, PST_TOPIC_JOBS_COMMANDS, PST_TOPIC_JOBS_REPORTS,
-                                   PST_TOPIC_JOBS_EVENTS};
+static const pst_topic topics[] = {PST_TOPIC_QUEUES,        PST_TOPIC_WORKERS,      PST_TOPIC_JOBS_REQUESTS,
+                                   PST_TOPIC_JOBS_COMMANDS, PST_TOPIC_JOBS_REPORTS, PST_TOPIC_JOBS_EVENTS};
 enum { N_TOPICS = sizeof topics / sizeof *topics };
 
 static const pst_type *type_of(pst_topic t)
@@ -68,7 +69,9 @@ static int take_record(void *arg, const char *key, const pst_record *rec, pst_er
         return 0;
     }
     trainer_entry *x = entry_add(s->r, s->topic, rec->partition, rec->offset, rec->timestamp_ms);
-    int rc = pst_codec_decode(s->client->codec, type_of(s->topic), rec->value, rec->value_len, rec->timestamp_ms, &x->request, &e);
+    int rc = s->topic == PST_TOPIC_QUEUES
+                 ? pst_queue_of_record(s->client, key, rec, &x->queue, &e)
+                 : pst_codec_decode(s->client->codec, type_of(s->topic), rec->value, rec->value_len, rec->timestamp_ms, &x->request, &e);
     if (rc < 0 && e.cls != PST_CLASS_DATA) {
         *err = e;
         return rc;
@@ -170,6 +173,10 @@ int trainer_recording_of_topics(trainer_recording *r, pst_client *client, pst_er
     for (int i = 0; i < N_TOPICS && !rc; i++) {
         scan s = {r, client, topics[i]};
         rc = pst_client_scan(client, topics[i], NULL, take_record, &s, err);
+        if (rc == PST_ENOTFOUND && topics[i] == PST_TOPIC_QUEUES) { /* a platform of before there were any */
+            pst_err_clear(err);
+            rc = 0;
+        }
     }
     put_in_order(r);
     return rc;

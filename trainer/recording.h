@@ -1,4 +1,4 @@
-/* recording.h - what the Trainer read and said, as it stands on the topics: requests, reports, heartbeats, commands, events, in order of time.
+/* recording.h - what the Trainer read and said, as it stands on the topics: queues, requests, reports, heartbeats, commands, events, in order of time.
  *
  * From Kafka, from the beginning to the present end, or from lines as `penstock cat -J` prints them (of any of the topics, in any order).
  * @thread one owner. */
@@ -8,7 +8,7 @@
 #include "common/platform/client.h"
 
 typedef struct trainer_entry {
-    pst_topic topic; /* JOBS_REQUESTS, JOBS_REPORTS, WORKERS, JOBS_COMMANDS, JOBS_EVENTS */
+    pst_topic topic; /* JOBS_REQUESTS, JOBS_REPORTS, WORKERS, JOBS_COMMANDS, JOBS_EVENTS, QUEUES */
     int32_t partition;
     int64_t offset, time_us; /* never earlier than that of the entry before it in its partition */
     union {
@@ -17,6 +17,7 @@ typedef struct trainer_entry {
         pst_worker_state worker;
         pst_job_command command;
         pst_job_event event;
+        pst_queue_spec queue;
     };
     char *bad; /* a request that is none: why; NULL */
 } trainer_entry;

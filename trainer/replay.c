@@ -208,6 +208,11 @@ static void play_report(replay *p, const trainer_entry *e)
     step(p, &(trainer_in){.kind = PST_TRAINER_REPORT, .report = &r, .published_us = e->time_us, .live = true});
 }
 
+static void define(replay *p, const trainer_entry *e)
+{
+    step(p, &(trainer_in){.kind = PST_TRAINER_QUEUE, .queue_name = e->queue.name, .queue = &e->queue});
+}
+
 static void play(replay *p, const trainer_entry *e)
 {
     advance(p, e->time_us);
@@ -215,6 +220,7 @@ static void play(replay *p, const trainer_entry *e)
     case PST_TOPIC_JOBS_REQUESTS: play_request(p, e); break;
     case PST_TOPIC_JOBS_REPORTS: play_report(p, e); break;
     case PST_TOPIC_WORKERS: beat(p, &e->worker); break;
+    case PST_TOPIC_QUEUES: define(p, e); break;
     default: return; /* what it said then tells only that time went on */
     }
     p->result->records++;
@@ -239,6 +245,14 @@ static void find_steady(replay *p, const trainer_recording *r)
                     (long long)first->time_us);
         }
     }
+}
+
+/* The topic keeps one record a queue: as its first one left says, it is taken to have been from the beginning. */
+static void define_first(replay *p, const trainer_recording *r)
+{
+    for (size_t i = r->n; i-- > 0;)
+        if (r->at[i].topic == PST_TOPIC_QUEUES)
+            define(p, &r->at[i]);
 }
 
 static void index_recorded(replay *p, const trainer_recording *r)
@@ -280,6 +294,7 @@ void trainer_replay(const trainer_recording *r, const trainer_policy *policy, co
     tcore_loaded(p.core);
     index_recorded(&p, r);
     find_steady(&p, r);
+    define_first(&p, r);
     for (size_t i = 0; i < r->n; i++)
         play(&p, &r->at[i]);
     advance(&p, p.now_us + AFTER_US);
@@ -312,17 +327,18 @@ const pst_usage trainer_replay_usage = {
     .args = "[FILE]",
     .summary = "play what the topics have into the Trainer's core, and compare its decisions with those of then",
     .text =
-        "Reads jobs.requests, jobs.reports, workers, jobs.commands and jobs.events from the beginning to their present end, or FILE (- is\n"
+        "Reads queues, jobs.requests, jobs.reports, workers, jobs.commands and jobs.events from the beginning to their present end, or "
+        "FILE (- is\n"
         "stdin): lines of `penstock cat -J` of these topics. Nothing is written to Kafka; no running Trainer is needed or disturbed.\n"
         "Lines: < what came, > a command, = an event as jobs.events has it, ! one that differs, with what is recorded.\n"
         "Topics have no order among them: records are taken in that of their timestamps. Where two came within a moment (a submission, and "
         "the\n"
         "first heartbeat of its node), the Trainer may have read them the other way round, and what rests on that differs.\n"
         "Exit status 1 where any differs. Manifests are in such a FILE as they were submitted, with what is secret in them.",
-    .examples =
-        "penstock trainer replay --job training-…\n"
-        "for t in jobs.requests jobs.reports workers jobs.commands jobs.events; do penstock cat -t penstock.$t -e -J; done >then.jsonl\n"
-        "penstock trainer replay then.jsonl",
+    .examples = "penstock trainer replay --job training-…\n"
+                "for t in queues jobs.requests jobs.reports workers jobs.commands jobs.events; do penstock cat -t penstock.$t -e -J; done "
+                ">then.jsonl\n"
+                "penstock trainer replay then.jsonl",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts};
 

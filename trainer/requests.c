@@ -108,6 +108,8 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
     const trainer_site *site = tcore_site(c, m->site);
     char *never = c->nodes_unread ? NULL : trainer_queue_never(site, &needs);
     const char *code = "INSUFFICIENT_RESOURCES";
+    if (!never)
+        never = trainer_queue_exceeds(pst_map_get(&c->queues, m->queue), &needs);
     if (!never && site->n_queue >= PST_QUEUE_MAX) {
         never = pst_sprintf("the queue of site %s is full: %d jobs wait; submit it again, as a new request, when some have run", m->site,
                             PST_QUEUE_MAX);
@@ -171,6 +173,8 @@ static void submit_new(tcore *c, const trainer_in *in, const char *training_id, 
     if (of_manifest.n)
         code = "C101"; /* invalid manifest */
     const char *unserved = pst_manifest_check_served(&m, &of_manifest);
+    if (!trainer_queue_check(c, &m, &of_manifest) && !unserved)
+        unserved = "C104";
     if (!bad.n && unserved && strcmp(code, "C101"))
         code = unserved;
     for (size_t i = 0; i < of_manifest.n; i++) {

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POLL_MS = 25, RECORDS_MAX = 256, TICK_US = 200000, PAUSE_MS = 300 };
+enum { POLL_MS = 25, RECORDS_MAX = 256, TICK_US = 200000, PAUSE_MS = 300, QUEUE_METRICS_MAX = 50 };
 
 static void make_metrics(trainer_shell_metrics *m)
 {
@@ -38,8 +38,26 @@ static void make_metrics(trainer_shell_metrics *m)
         m->jobs[i] = pst_metric_of(m->set, PST_METRIC_TRAINER_JOBS, pst_job_public_state_text((pst_job_public_state)i), NULL);
 }
 
+/* A queue's metrics are made when it is first seen, for so many: names that come and go must not fill the set. */
+static void show_queue(void *arg, const trainer_queue_facts *f)
+{
+    trainer_shell *s = arg;
+    const struct {
+        int id;
+        double value;
+    } rows[] = {
+        {PST_METRIC_QUEUE_RUNNING, (double)f->running}, {PST_METRIC_QUEUE_WAITING, (double)f->waiting}, {PST_METRIC_QUEUE_CPUS, f->cpus},
+        {PST_METRIC_QUEUE_MEMORY, (double)f->memory},   {PST_METRIC_QUEUE_GPUS, (double)f->gpus},       {PST_METRIC_QUEUE_USE, f->use}};
+    if (!f->known || s->metrics.n_queues++ >= QUEUE_METRICS_MAX)
+        return;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        pst_metric_set(pst_metric_of(s->metrics.set, rows[i].id, f->name, NULL), rows[i].value);
+}
+
 static void show_metrics(trainer_shell *s)
 {
+    s->metrics.n_queues = 0;
+    tcore_each_queue(s->core, show_queue, s);
     const trainer_counts *c = tcore_counts(s->core);
     pst_metric_set(s->metrics.requests, (double)c->requests);
     pst_metric_set(s->metrics.rejected, (double)c->rejected);
@@ -114,6 +132,8 @@ int trainer_shell_activate(trainer_shell *s, pst_err *err)
 
 void trainer_shell_deactivate(trainer_shell *s)
 {
+    pst_consumer_free(s->queues);
+    s->queues = NULL;
     pst_txn_free(s->txn);
     pst_consumer_free(s->inputs);
     s->txn = NULL;
@@ -190,6 +210,8 @@ static int resync(trainer_shell *s, pst_err *err)
     tcore_reset(s->core);
     trainer_traces_done(&s->traces);
     rc = pst_client_scan(s->client, PST_TOPIC_JOBS_STATE, NULL, load_state, s, err);
+    if (!rc)
+        rc = trainer_queues_begin(s, err);
     if (rc < 0) {
         pst_err unused = {0};
         pst_txn_abort(s->txn, &unused);
@@ -227,7 +249,7 @@ static int step_batch(trainer_shell *s, const pst_batch *b, const size_t *order,
     return rc;
 }
 
-static int step_rest(trainer_shell *s, const pst_batch *heartbeats, bool live, pst_err *err)
+static int step_rest(trainer_shell *s, const pst_batch *heartbeats, bool live, bool took, pst_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < heartbeats->n && !rc; i++)
@@ -238,12 +260,25 @@ static int step_rest(trainer_shell *s, const pst_batch *heartbeats, bool live, p
         s->tick_us = pst_mono_us() + TICK_US;
         trainer_actions_clear(&s->actions);
         tcore_step(s->core,
-                   &(trainer_in){
-                       .kind = PST_TRAINER_TICK, .caught_up = s->caught_up, .unsettled = trainer_times_unsettled(&s->times, pst_mono_us())},
+                   &(trainer_in){.kind = PST_TRAINER_TICK,
+                                 .caught_up = s->caught_up,
+                                 .unsettled = trainer_times_unsettled(&s->times, pst_mono_us()),
+                                 .nodes_unread = s->nodes_unread},
                    trainer_shell_now(s), &s->actions);
         rc = trainer_outbox_add(s->outbox, &s->actions, &s->traces, NULL, err);
         show_metrics(s);
+        return rc;
     }
+    if (!rc && (took || heartbeats->n || s->answers || s->queues_changed)) { /* the end of the round: who runs now, and every state once */
+        trainer_actions_clear(&s->actions);
+        tcore_step(s->core,
+                   &(trainer_in){.kind = PST_TRAINER_PASS,
+                                 .unsettled = trainer_times_unsettled(&s->times, pst_mono_us()),
+                                 .nodes_unread = s->nodes_unread},
+                   trainer_shell_now(s), &s->actions);
+        rc = trainer_outbox_add(s->outbox, &s->actions, &s->traces, NULL, err);
+    }
+    s->queues_changed = false;
     return rc;
 }
 
@@ -320,6 +355,7 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
     s->caught_up = !outage.code && pst_consumer_at_end(s->inputs);
     s->nodes_unread = !live;
     trainer_input_order(&b, order);
+    trainer_queues_follow(s);
     int stuck = step_batch(s, &b, order, &done, err);
     if (stuck < 0 && stuck != PST_EAGAIN && err->cls != PST_CLASS_RETRY)
         return stuck;
@@ -328,7 +364,7 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
         s->stale = true;
         return wait_out(s, stuck, err);
     }
-    rc = step_rest(s, heartbeats, live, err);
+    rc = step_rest(s, heartbeats, live, done > 0, err);
     if (!rc && (done || trainer_outbox_size(s->outbox))) {
         rc = publish(s, &b, order, done, err);
         pst_metric_add(rc == 0 ? s->metrics.rounds : s->metrics.again, 1);

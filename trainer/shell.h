@@ -23,6 +23,7 @@ typedef struct trainer_shell_metrics {
     pst_metric *rounds, *again, *rebuilds, *decode_errors, *step_seconds;
     pst_metric *jobs[PST_JOB_PUBLIC_STATE_REJECTED + 1];
     pst_metric *requests, *rejected, *duplicates, *reports_ignored;
+    size_t n_queues; /* of which there are metrics */
 } trainer_shell_metrics;
 
 /* On a tombstone of jobs.state: nothing was deleted; what stood there was no job (requests that waited for one), or a rejection of long ago. */
@@ -46,11 +47,16 @@ typedef struct trainer_shell {
     trainer_traces traces;
     trainer_shell_metrics metrics;
     trainer_times times;
-    bool nodes_unread; /* heartbeats of before the start are not all read */
-    bool caught_up;    /* the last poll found the inputs read to their end */
-    bool live;         /* the records of this round were published just now */
-    bool stale;        /* the core's state is not that of the topics: read it again before the next round */
-    int64_t tick_us;   /* monotonic: of the next tick */
+    bool nodes_unread;     /* heartbeats of before the start are not all read */
+    bool caught_up;        /* the last poll found the inputs read to their end */
+    bool live;             /* the records of this round were published just now */
+    bool stale;            /* the core's state is not that of the topics: read it again before the next round */
+    int64_t tick_us;       /* monotonic: of the next tick */
+    pst_consumer *queues;  /* queue_watch.c; NULL = not open */
+    int64_t queues_due_us; /* monotonic: when it may be opened again */
+    int64_t queues_offset; /* what stands before it on `queues` is known */
+    bool queues_fresh;     /* they were read to their end in this round */
+    bool queues_changed;   /* since the last pass */
 } trainer_shell;
 
 static inline int64_t trainer_shell_now(const trainer_shell *s)
@@ -86,6 +92,15 @@ size_t trainer_outbox_size(const trainer_outbox *o);
 int trainer_outbox_add(trainer_outbox *o, const trainer_actions *actions, trainer_traces *traces, const trainer_cause *cause, pst_err *err);
 int trainer_outbox_send(const trainer_outbox *o, pst_txn *txn, pst_err *err);
 void trainer_outbox_log(const trainer_outbox *o, pst_metrics *counted); /* once it is committed: what became of which job */
+
+/* ---- queue_watch.c: the queues that are defined */
+/* All of them, from the beginning to the present end: before the first step. */
+int trainer_queues_begin(trainer_shell *s, pst_err *err);
+int trainer_queues_read(trainer_shell *s, pst_err *err);
+/* What has come since; at each round. */
+void trainer_queues_follow(trainer_shell *s);
+/* Reads to the end where the request names a queue that is not known. */
+int trainer_queues_for(trainer_shell *s, const pst_job_request *r, pst_err *err);
 
 /* ---- inputs.c: records to steps */
 /* Why the content of submitted code cannot be an archive; NULL. */

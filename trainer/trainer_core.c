@@ -70,6 +70,8 @@ void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions 
     case PST_TRAINER_REPORT: tcore_report(c, in->report); break;
     case PST_TRAINER_WORKER: tcore_worker(c, in->worker, in->seen_us); break;
     case PST_TRAINER_STORES: trainer_stores_answered(c, in->training_id, in->stores_refused); break;
+    case PST_TRAINER_QUEUE: tcore_queue_defined(c, in->queue_name, in->queue); break;
+    case PST_TRAINER_PASS: break;
     case PST_TRAINER_TICK:
         tcore_attend(c);
         tcore_deadlines(c);
@@ -79,6 +81,8 @@ void tcore_step(tcore *c, const trainer_in *in, int64_t now_us, trainer_actions 
     }
     /* Heartbeats of the past (read again after a restart) open no site: without this each one would be another remark on every queued job. */
     if (in->kind == PST_TRAINER_WORKER && now_us - in->seen_us > c->policy.silent_us)
+        return;
+    if (in->more)
         return;
     trainer_queue_run(c);
     for (size_t i = 0; i < c->n_dirty; i++) {
@@ -99,6 +103,8 @@ tcore *tcore_new(const trainer_policy *policy)
 {
     tcore *c = pst_alloc(sizeof *c);
     c->policy = *policy;
+    c->policy.half_life_us = policy->half_life_us > 0 ? policy->half_life_us : 1; /* then only what runs counts */
+    c->use_unread = true;
     return c;
 }
 
@@ -108,11 +114,16 @@ void tcore_reset(tcore *c)
     for (size_t i = 0; i < c->sites.n; i++)
         if (c->sites.at[i].key) {
             trainer_site *site = c->sites.at[i].value;
-            site->n_queue = site->n_unsaid = 0;
+            for (size_t k = 0; k < site->n_lanes; k++)
+                site->lanes[k]->n = site->lanes[k]->n_unsaid = 0;
+            site->n_queue = 0;
+            free(site->kept_id);
+            site->kept_id = NULL;
         }
     for (size_t i = 0; i < c->nodes.n; i++)
         if (c->nodes.at[i].key)
             ((trainer_node *)c->nodes.at[i].value)->used = (trainer_needs){0};
+    tcore_queues_reset(c);
     trainer_memory_done(&c->answered);
     trainer_memory_done(&c->deleted);
     trainer_memory_done(&c->rejected);
@@ -130,6 +141,7 @@ void tcore_free(tcore *c)
     tcore_reset(c);
     pst_map_done(&c->sites, trainer_site_free);
     pst_map_done(&c->nodes, trainer_node_free);
+    pst_map_done(&c->queues, trainer_queue_free);
     free(c->live);
     free(c->dirty);
     free(c);

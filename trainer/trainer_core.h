@@ -33,6 +33,7 @@ typedef struct trainer_policy {
     int64_t memory_bytes;
     int gpus;              /* -1 = as reported */
     int platform_retries;  /* per job, after lost processes and failed deployments */
+    int64_t half_life_us;  /* what queues have had counts half as much after it */
     int64_t silent_us;     /* a node that has not reported for this long is silent: it gets no new jobs */
     uint8_t nonce_key[32]; /* secret: nonces of generations are made from it */
     const char *seal_id;   /* which key seals what is secret: nodes that have the same get their manifests sealed; NULL = none. Borrowed */
@@ -47,9 +48,9 @@ typedef enum {
     PST_TRAINER_DELETED_KEPT = 1000000
 } trainer_core_memory;
 
-#define PST_TRAINER_POLICY_DEFAULT                               \
-    {                                                            \
-        .gpus = -1, .platform_retries = 3, .silent_us = 30000000 \
+#define PST_TRAINER_POLICY_DEFAULT                                                            \
+    {                                                                                         \
+        .gpus = -1, .platform_retries = 3, .half_life_us = 86400000000, .silent_us = 30000000 \
     }
 
 typedef enum {
@@ -59,7 +60,9 @@ typedef enum {
     PST_TRAINER_REPORT,      /* report */
     PST_TRAINER_WORKER,      /* worker, seen_us */
     PST_TRAINER_STORES,      /* training_id, stores_refused: the answer to tcore_stores_awaited */
-    PST_TRAINER_TICK
+    PST_TRAINER_QUEUE,       /* queue_name, queue */
+    PST_TRAINER_TICK,
+    PST_TRAINER_PASS /* nothing came but the end of a round */
 } trainer_in_kind;
 
 typedef struct trainer_in {
@@ -72,12 +75,15 @@ typedef struct trainer_in {
     const pst_worker_state *worker;
     const char *training_id;    /* STORES */
     const char *stores_refused; /* STORES: why one of them cannot be used; NULL = they can */
-    int64_t seen_us;            /* when the heartbeat was published */
-    int64_t published_us;       /* REQUEST, REPORT: the record's timestamp; 0 = now */
-    bool live;                  /* REQUEST, REPORT: it was published just now */
-    bool unsettled;             /* our own clock has not been compared with others' yet: it may be the wrong one */
-    bool nodes_unread;          /* what nodes said before we came is being read still: a site may be wider than is known */
-    bool caught_up;             /* TICK: all requests have been read that were there a moment ago */
+    const char *queue_name;
+    const pst_queue_spec *queue; /* NULL = deleted */
+    bool more;            /* further inputs of this round follow: who runs next is asked, and states are told, at its end (PASS, TICK) */
+    int64_t seen_us;      /* when the heartbeat was published */
+    int64_t published_us; /* REQUEST, REPORT: the record's timestamp; 0 = now */
+    bool live;            /* REQUEST, REPORT: it was published just now */
+    bool unsettled;       /* our own clock has not been compared with others' yet: it may be the wrong one */
+    bool nodes_unread;    /* what nodes said before we came is being read still: a site may be wider than is known */
+    bool caught_up;       /* TICK: all requests have been read that were there a moment ago */
 } trainer_in;
 
 typedef enum { PST_DO_EVENT, PST_DO_STATE, PST_DO_COMMAND, PST_DO_TOMBSTONE, PST_DO_WORKER } pst_action_kind;
@@ -130,6 +136,19 @@ const trainer_counts *tcore_counts(const tcore *c);
 size_t tcore_jobs(const tcore *c, pst_job_public_state state); /* how many are in that state */
 /* Charged at a site: CPUs in thousandths, bytes, GPUs. False: unknown site. */
 bool tcore_used(const tcore *c, const char *site, int64_t ret_used[3]);
+/* All but `default` are taken as deleted, until they are told again. */
+void tcore_queues_forget(tcore *c);
+/* Is the queue there that jobs may name? */
+bool tcore_has_queue(const tcore *c, const char *name);
+typedef struct trainer_queue_facts {
+    const char *name;
+    bool known;
+    size_t running, waiting;
+    double cpus;
+    int64_t memory, gpus;
+    double use; /* CPUs, the mean that forgets */
+} trainer_queue_facts;
+void tcore_each_queue(const tcore *c, void (*fn)(void *arg, const trainer_queue_facts *f), void *arg);
 /* Every job, in no order. fn must not step the core. */
 void tcore_each(const tcore *c, void (*fn)(void *arg, const pst_job_state *s, bool queued, bool charged), void *arg);
 /* The same jobs in the same states, queued and charged alike? */

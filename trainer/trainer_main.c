@@ -25,7 +25,7 @@ enum { STANDBY_SAID_US = 5000000 }; /* joining the group takes a moment; longer 
 
 typedef struct trainer_opts {
     double cpus;
-    int64_t memory_bytes, gpus, platform_retries, silent_us, port, keep_code_us;
+    int64_t memory_bytes, gpus, platform_retries, silent_us, half_life_us, port, keep_code_us;
     bool view, print_fsm;
     const char *operators, *stores;
 } trainer_opts;
@@ -39,6 +39,8 @@ static const pst_opt opts[] = {
      "new tries of a job after lost processes or failed deployments"},
     {"silent-after", 0, PST_OPT_SPAN, offsetof(trainer_opts, silent_us), "SPAN", "30s",
      "a node whose LCM has not reported for this long is silent: it gets no new jobs"},
+    {"half-life", 0, PST_OPT_SPAN, offsetof(trainer_opts, half_life_us), "SPAN", "1d",
+     "whose turn it is goes by what each queue's jobs have had, where the past counts half as much after this time"},
     {"operators", 0, PST_OPT_STR, offsetof(trainer_opts, operators), "NAMES", NULL,
      "users, comma-separated, who may halt, resume, end and delete everybody's jobs [the user who runs this Trainer]"},
     {"stores", 0, PST_OPT_STR, offsetof(trainer_opts, stores), "HOSTS", NULL,
@@ -55,11 +57,13 @@ static const pst_usage usage = {
     .verb = "trainer",
     .args = "",
     .summary = "admit, queue and remember jobs",
-    .text = "Consumes job requests and the reports of LCMs and supervisors, decides, and publishes job events, states and commands, each "
-            "round in\n"
-            "one Kafka transaction. Keeps the document store, a view of the topics, equal to them.\n"
-            "Jobs wait by priority, then by time of submission, until their whole gang fits; `penstock why ID` says for what.\n"
-            "One trainer is active; further ones stand by and take over when it ends.",
+    .text =
+        "Consumes job requests and the reports of LCMs and supervisors, decides, and publishes job events, states and commands, each "
+        "round in\n"
+        "one Kafka transaction. Keeps the document store, a view of the topics, equal to them.\n"
+        "Jobs wait in queues (`penstock queues`): the queue that has had least for its weight goes first, in it priority, then time of\n"
+        "submission. A job starts when its queue's quota and its whole gang fit; `penstock why ID` says for what it waits.\n"
+        "One trainer is active; further ones stand by and take over when it ends.",
     .examples = "penstock trainer --cpus 8 --memory 16GiB\npenstock trainer --store mongodb://localhost/penstock --port 9101",
     .opts = opts,
     .n_opts = sizeof opts / sizeof *opts};
@@ -170,6 +174,7 @@ static int run(int argc, char **argv)
                              .gpus = (int)o.gpus,
                              .platform_retries = (int)o.platform_retries,
                              .silent_us = o.silent_us,
+                             .half_life_us = o.half_life_us > 0 ? o.half_life_us : 1,
                              .operators = o.operators ? o.operators : pst_account_name(NULL)};
     pst_random(policy.nonce_key, sizeof policy.nonce_key);
     t.client = v.client;

@@ -172,7 +172,8 @@ int pst_codec_encode(pst_codec *c, const pst_type *type, const char *topic, cons
 /* JSON text is accepted for what people publish by hand; in these a time of 0 means the record's timestamp. */
 static bool by_hand(const pst_type *type)
 {
-    return type == &pst_job_request_type || type == &pst_model_event_type || type == &pst_pipeline_spec_type;
+    return type == &pst_job_request_type || type == &pst_model_event_type || type == &pst_pipeline_spec_type ||
+           type == &pst_queue_spec_type;
 }
 
 static void stamp(const pst_type *type, void *event, int64_t timestamp_ms)

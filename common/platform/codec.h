@@ -20,7 +20,7 @@ pst_codec *pst_codec_new(pst_registry *registry); /* borrowed */
 void pst_codec_free(pst_codec *c);
 /* Frames and appends. The schema is registered under <topic>-value at first use (id cached for ever). */
 int pst_codec_encode(pst_codec *c, const pst_type *type, const char *topic, const void *event, pst_buf *out, pst_err *err);
-/* First byte 0: Avro by the writer's schema; '{': JSON text, only for JobRequest, ModelEvent, PipelineSpec (a `time` of 0 takes the
+/* First byte 0: Avro by the writer's schema; '{': JSON text, only for JobRequest, ModelEvent, PipelineSpec, QueueSpec (a `time` of 0 takes the
  * record's timestamp). NULL value is PST_EINVAL/DATA: tombstones are the caller's. */
 int pst_codec_decode(pst_codec *c, const pst_type *type, const void *value, size_t len, int64_t timestamp_ms, void *ret_event,
                      pst_err *err);

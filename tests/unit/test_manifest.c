@@ -313,17 +313,14 @@ static void test_manifest_what_cannot_be_had_here_is_refused(void **state)
         parsed p = parse(yaml);
         assert_int_equal(p.rc, 0);
         assert_string_equal(pst_manifest_check_served(&p.m, &p.errors), "C103");
-        assert_int_equal(p.errors.n, 2);
-        const pst_complaint *store = about(&p.errors, "data_stores[0].type"), *queue = about(&p.errors, "penstock.queue");
+        assert_int_equal(p.errors.n, 1); /* which queues there are is not known here */
+        const pst_complaint *store = about(&p.errors, "data_stores[0].type");
         assert_non_null(store);
         assert_non_null(strstr(store->text, types[i]));
         assert_int_equal(store->line, 5);
         char *all = pst_complaints_text(&p.errors);
         assert_null(strstr(all, "sesame"));
         free(all);
-        assert_non_null(queue);
-        assert_non_null(strstr(queue->text, "night"));
-        assert_int_equal(queue->line, 9);
         parsed_done(&p);
     }
     parsed p =

@@ -671,7 +671,7 @@ static void test_core_queue_is_by_priority_then_time_and_says_why(void **unused)
     strcpy(wide, submit(&b, "r1", "name: w\ncpus: 2\nframework: {name: custom, version: 1, command: run}\n"));
     assert_string_equal(tcore_job(b.core, wide)->reason, "it waits for 2 CPUs: 1 of 2 free");
     strcpy(narrow, submit(&b, "r2", simple)); /* would fit, but the wide one is first */
-    assert_non_null(strstr(tcore_job(b.core, narrow)->reason, "1 job of site local is ahead"));
+    assert_non_null(strstr(tcore_job(b.core, narrow)->reason, "1 job of queue default at site local is ahead"));
     strcpy(urgent, submit(&b, "r3", "name: u\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {priority: 5}\n"));
     assert_int_equal(state(&b, urgent), PST_JOB_PUBLIC_STATE_PENDING);
     ask(&b, "p1", PST_JOB_ACTION_REPRIORITISE, narrow);

@@ -1,0 +1,396 @@
+/* test_trainer_queues.c - queues as the Trainer goes by them: which there are, what each may have, whose turn it is, and that a wide job is not
+ * starved by narrow ones. */
+#include "schemas/avro.h"
+#include "schemas/training_id.h"
+#include "trainer/trainer_core.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SECOND 1000000LL
+static const trainer_policy policy = {
+    .gpus = -1, .platform_retries = 3, .half_life_us = 3600 * SECOND, .silent_us = 3600 * SECOND, .operators = "carol"};
+
+typedef struct bench {
+    tcore *core;
+    trainer_actions out;
+    int64_t now;
+    int n; /* submissions */
+} bench;
+
+static bench start(void)
+{
+    return (bench){.core = tcore_new(&policy), .now = 1700000000LL * SECOND};
+}
+
+static void done(bench *b)
+{
+    trainer_actions_done(&b->out);
+    tcore_free(b->core);
+}
+
+static void feed(bench *b, trainer_in in)
+{
+    b->now += 1000;
+    trainer_actions_clear(&b->out);
+    tcore_step(b->core, &in, b->now, &b->out);
+}
+
+static void node(bench *b, const char *name, double cpus, int gpus)
+{
+    pst_worker_state w = {.kind = (char *)"lcm",
+                          .site = (char *)"local",
+                          .node = (char *)name,
+                          .state = (char *)"running",
+                          .cpus = cpus,
+                          .memory_bytes = (int64_t)64 << 30,
+                          .gpus = gpus};
+    feed(b, (trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
+}
+
+static void define(bench *b, pst_queue_spec spec)
+{
+    spec.weight = spec.weight > 0 ? spec.weight : 1;
+    feed(b, (trainer_in){.kind = PST_TRAINER_QUEUE, .queue_name = spec.name, .queue = &spec});
+}
+
+static void undefine(bench *b, const char *name)
+{
+    feed(b, (trainer_in){.kind = PST_TRAINER_QUEUE, .queue_name = name});
+}
+
+typedef struct wanted {
+    const char *queue, *user;
+    double cpus;
+    int gpus, priority;
+} wanted;
+
+/* free() it. */
+static char *submit(bench *b, wanted w)
+{
+    char id[64], request_id[32], manifest[400];
+    const char *user = w.user ? w.user : "ann";
+    snprintf(request_id, sizeof request_id, "r%d", b->n++);
+    snprintf(manifest, sizeof manifest,
+             "name: j\ncpus: %g\ngpus: %d\nmemory: 1 MiB\nframework: {name: custom, version: 1, command: run}\npenstock:\n  queue: %s\n  "
+             "priority: %d\n",
+             w.cpus > 0 ? w.cpus : 1, w.gpus, w.queue ? w.queue : "default", w.priority);
+    pst_job_request r = {.request_id = request_id, .user = (char *)(uintptr_t)user, .manifest = manifest};
+    feed(b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    pst_training_id(user, request_id, id);
+    return strdup(id);
+}
+
+static const char *state(const bench *b, const char *id)
+{
+    const pst_job_state *s = tcore_job(b->core, id);
+    return s ? pst_job_public_state_text(s->state) : "none";
+}
+
+static const char *reason(const bench *b, const char *id)
+{
+    const pst_job_state *s = tcore_job(b->core, id);
+    return s && s->reason ? s->reason : "";
+}
+
+static void says(const bench *b, const char *id, const char *text)
+{
+    if (!strstr(reason(b, id), text))
+        fail_msg("wanted \"%s\", found \"%s\"", text, reason(b, id));
+}
+
+static void report(bench *b, const char *id, pst_report_type type)
+{
+    const pst_job_state *s = tcore_job(b->core, id);
+    char host[64];
+    snprintf(host, sizeof host, "%s", s->node);
+    pst_process_report r = {.training_id = (char *)(uintptr_t)id,
+                            .generation = s->generation,
+                            .process = (char *)"learner-1",
+                            .type = type,
+                            .time = b->now,
+                            .reporter = (char *)"supervisor:h",
+                            .host = host,
+                            .has_exit_code = type == PST_REPORT_TYPE_EXITED};
+    feed(b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+}
+
+static void ends(bench *b, const char *id)
+{
+    report(b, id, PST_REPORT_TYPE_EXITED);
+}
+
+/* ---- the tests --------------------------------------------------------------------------------------------------------------------- */
+
+static void test_queues_one_that_does_not_exist_is_named_with_the_nearest(void **unused)
+{
+    bench b = start();
+    node(&b, "", 4, 0);
+    char *id = submit(&b, (wanted){.queue = "nightyl"});
+    assert_string_equal(state(&b, id), "REJECTED");
+    says(&b, id, "penstock.queue: line 7: there is no queue nightyl; there is: default");
+    free(id);
+    define(&b, (pst_queue_spec){.name = (char *)"nightly"});
+    id = submit(&b, (wanted){.queue = "nightyl"});
+    says(&b, id, "did you mean nightly?");
+    free(id);
+    id = submit(&b, (wanted){.queue = "nightly"});
+    assert_string_equal(state(&b, id), "PENDING");
+    assert_string_equal(tcore_job(b.core, id)->queue, "nightly");
+    free(id);
+    done(&b);
+}
+
+static void test_queues_a_quota_is_kept_and_given_back(void **unused)
+{
+    bench b = start();
+    node(&b, "", 8, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"q", .quota = {.has_cpus = true, .cpus = 2}});
+    char *wide = submit(&b, (wanted){.queue = "q", .cpus = 3});
+    assert_string_equal(state(&b, wide), "REJECTED");
+    says(&b, wide,
+         "its queue can never run it, even when nothing else of it runs: queue q has 0 of its quota of 2 CPUs in use and the job needs 3");
+    char *one = submit(&b, (wanted){.queue = "q"}), *two = submit(&b, (wanted){.queue = "q"}), *three = submit(&b, (wanted){.queue = "q"});
+    char *other = submit(&b, (wanted){.cpus = 1});
+    assert_string_equal(state(&b, two), "PENDING");
+    assert_string_equal(state(&b, three), "QUEUED");
+    says(&b, three, "queue q has 2 of its quota of 2 CPUs in use and the job needs 1");
+    assert_string_equal(state(&b, other), "PENDING"); /* another queue's is not held up */
+    ends(&b, one);
+    assert_string_equal(state(&b, three), "PENDING");
+    char *ids[] = {wide, one, two, three, other};
+    for (size_t i = 0; i < 5; i++)
+        free(ids[i]);
+    done(&b);
+}
+
+static void test_queues_a_limit_for_each_user_lets_others_pass(void **unused)
+{
+    bench b = start();
+    node(&b, "", 8, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"q", .has_max_running_per_user = true, .max_running_per_user = 1});
+    char *first = submit(&b, (wanted){.queue = "q"}), *second = submit(&b, (wanted){.queue = "q"});
+    char *bobs = submit(&b, (wanted){.queue = "q", .user = "bob"});
+    assert_string_equal(state(&b, first), "PENDING");
+    says(&b, second, "queue q lets 1 job of one user run at a time, and 1 of user ann is running");
+    assert_string_equal(state(&b, bobs), "PENDING");
+    ends(&b, bobs);
+    assert_string_equal(state(&b, second), "QUEUED");
+    ends(&b, first);
+    assert_string_equal(state(&b, second), "PENDING");
+    free(first);
+    free(second);
+    free(bobs);
+    done(&b);
+}
+
+static void test_queues_jobs_without_gpus_pass_those_that_wait_for_some(void **unused)
+{
+    bench b = start();
+    node(&b, "", 4, 1);
+    define(&b, (pst_queue_spec){.name = (char *)"q", .quota = {.has_gpus = true, .gpus = 1}});
+    char *has = submit(&b, (wanted){.queue = "q", .gpus = 1}), *waits = submit(&b, (wanted){.queue = "q", .gpus = 1});
+    char *plain = submit(&b, (wanted){.queue = "q"});
+    assert_string_equal(state(&b, waits), "QUEUED");
+    says(&b, waits, "1 of its quota of 1 GPUs");
+    assert_string_equal(state(&b, plain), "PENDING");
+    free(has);
+    free(waits);
+    free(plain);
+    done(&b);
+}
+
+static void test_queues_what_is_left_in_a_deleted_one_waits_for_it(void **unused)
+{
+    bench b = start();
+    node(&b, "", 1, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"q"});
+    char *runs = submit(&b, (wanted){.queue = "q"}), *waits = submit(&b, (wanted){.queue = "q"});
+    undefine(&b, "q");
+    says(&b, waits, "queue q was deleted; `penstock queues apply` brings it back");
+    assert_string_equal(state(&b, runs), "PENDING"); /* goes on */
+    char *late = submit(&b, (wanted){.queue = "q"});
+    assert_string_equal(state(&b, late), "REJECTED");
+    ends(&b, runs);
+    assert_string_equal(state(&b, waits), "QUEUED");
+    define(&b, (pst_queue_spec){.name = (char *)"q"});
+    assert_string_equal(state(&b, waits), "PENDING");
+    undefine(&b, "default"); /* is always there */
+    assert_true(tcore_has_queue(b.core, "default"));
+    free(runs);
+    free(waits);
+    free(late);
+    done(&b);
+}
+
+/* One place, two queues that always have something to run, every job a second: what each had in the end. */
+static void share(bench *b, int seconds, int *ret_a, int *ret_b)
+{
+    char *runs[3] = {0};
+    int had[2] = {0};
+    for (int i = 0; i < seconds; i++) {
+        for (int k = 0; k < 2; k++)
+            free(submit(b, (wanted){.queue = k ? "b" : "a"}));
+        b->now += SECOND;
+        for (size_t k = 0; k < 3; k++)
+            free(runs[k]), runs[k] = NULL;
+        size_t n = 0;
+        for (int r = 0; r < b->n && n < 3; r++) {
+            char id[64], request_id[32];
+            snprintf(request_id, sizeof request_id, "r%d", r);
+            pst_training_id("ann", request_id, id);
+            if (!strcmp(state(b, id), "PENDING"))
+                runs[n++] = strdup(id);
+        }
+        for (size_t k = 0; k < n; k++) {
+            had[*tcore_job(b->core, runs[k])->queue == 'b']++;
+            ends(b, runs[k]);
+        }
+    }
+    for (size_t k = 0; k < 3; k++)
+        free(runs[k]);
+    *ret_a = had[0];
+    *ret_b = had[1];
+}
+
+static void test_queues_share_by_weight(void **unused)
+{
+    bench b = start();
+    int a, c;
+    define(&b, (pst_queue_spec){.name = (char *)"a", .weight = 3});
+    define(&b, (pst_queue_spec){.name = (char *)"b", .weight = 1});
+    node(&b, "", 1, 0);
+    share(&b, 200, &a, &c);
+    if (a < 2.7 * c || a > 3.3 * c)
+        fail_msg("3 to 1 was wanted, %d to %d came", a, c);
+    done(&b);
+}
+
+static void test_queues_share_by_weight_where_several_places_are_free_at_once(void **unused)
+{
+    bench b = start();
+    define(&b, (pst_queue_spec){.name = (char *)"a", .weight = 3});
+    define(&b, (pst_queue_spec){.name = (char *)"b", .weight = 1});
+    int had[2] = {0};
+    for (int i = 0; i < 16; i++)
+        free(submit(&b, (wanted){.queue = i < 8 ? "b" : "a"}));
+    node(&b, "", 8, 0); /* all at once */
+    for (int i = 0; i < 16; i++) {
+        char id[64], request_id[32];
+        snprintf(request_id, sizeof request_id, "r%d", i);
+        pst_training_id("ann", request_id, id);
+        had[i < 8] += !strcmp(state(&b, id), "PENDING");
+    }
+    assert_int_equal(had[0], 6);
+    assert_int_equal(had[1], 2);
+    done(&b);
+}
+
+/* What was used is known again after a restart: who had much waits. */
+static void test_queues_use_is_made_again_from_the_states(void **unused)
+{
+    bench b = start();
+    define(&b, (pst_queue_spec){.name = (char *)"a"});
+    node(&b, "", 1, 0);
+    for (int i = 0; i < 20; i++) {
+        char *id = submit(&b, (wanted){.queue = "a"});
+        report(&b, id, PST_REPORT_TYPE_RUNNING);
+        b.now += 60 * SECOND;
+        ends(&b, id);
+        free(id);
+    }
+    define(&b, (pst_queue_spec){.name = (char *)"b"});
+    tcore *next = tcore_new(&policy);
+    for (int i = 0; i < 20; i++) {
+        char id[64], request_id[32];
+        snprintf(request_id, sizeof request_id, "r%d", i);
+        pst_training_id("ann", request_id, id);
+        tcore_load(next, tcore_job(b.core, id));
+    }
+    tcore_loaded(next);
+    tcore_free(b.core);
+    b.core = next;
+    define(&b, (pst_queue_spec){.name = (char *)"a"});
+    define(&b, (pst_queue_spec){.name = (char *)"b"});
+    char *had = submit(&b, (wanted){.queue = "a"}), *had_not = submit(&b, (wanted){.queue = "b"});
+    node(&b, "", 1, 0);
+    assert_string_equal(state(&b, had), "QUEUED");
+    assert_string_equal(state(&b, had_not), "PENDING");
+    free(had);
+    free(had_not);
+    done(&b);
+}
+
+/* Narrow jobs come without end; the wide one, which needs the whole node, runs all the same, and those run beside it that leave it its room. */
+static void test_queues_a_wide_job_is_not_starved_by_narrow_ones(void **unused)
+{
+    bench b = start();
+    node(&b, "", 4, 0);
+    char *narrow[4], *wide, *others[64] = {0};
+    for (int i = 0; i < 4; i++)
+        narrow[i] = submit(&b, (wanted){.priority = 0});
+    wide = submit(&b, (wanted){.cpus = 4, .priority = 1});
+    define(&b, (pst_queue_spec){.name = (char *)"other"});
+    int rounds = 0, ran = 0;
+    for (; rounds < 64 && strcmp(state(&b, wide), "PENDING") != 0; rounds++) {
+        others[rounds] = submit(&b, (wanted){.queue = "other"});
+        b.now += SECOND;
+        if (rounds < 4)
+            ends(&b, narrow[rounds]);
+        for (int i = 0; i + 2 < rounds; i++)
+            if (!strcmp(state(&b, others[i]), "PENDING")) {
+                ends(&b, others[i]);
+                ran++;
+            }
+    }
+    assert_string_equal(state(&b, wide), "PENDING");
+    assert_true(ran > 2 && ran < 24); /* they had their turn, and not for ever */
+    for (int i = 0; i < 4; i++)
+        free(narrow[i]);
+    for (int i = 0; i < 64; i++)
+        free(others[i]);
+    free(wide);
+    done(&b);
+}
+
+static void test_queues_others_run_beside_the_room_that_is_kept(void **unused)
+{
+    bench b = start();
+    node(&b, "", 4, 0);
+    char *runs = submit(&b, (wanted){.cpus = 2}), *wide = submit(&b, (wanted){.cpus = 3});
+    char *beside = submit(&b, (wanted){.cpus = 1}), *too_many = submit(&b, (wanted){.cpus = 1});
+    says(&b, wide, "it waits for 3 CPUs: 1 of 4 free");
+    assert_string_equal(state(&b, beside), "PENDING"); /* 3 + 1 = 4 */
+    assert_string_equal(state(&b, too_many), "QUEUED");
+    ends(&b, runs);
+    assert_string_equal(state(&b, wide), "PENDING");
+    ends(&b, wide);
+    assert_string_equal(state(&b, too_many), "PENDING");
+    free(runs);
+    free(wide);
+    free(beside);
+    free(too_many);
+    done(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queues_one_that_does_not_exist_is_named_with_the_nearest),
+        cmocka_unit_test(test_queues_a_quota_is_kept_and_given_back),
+        cmocka_unit_test(test_queues_a_limit_for_each_user_lets_others_pass),
+        cmocka_unit_test(test_queues_jobs_without_gpus_pass_those_that_wait_for_some),
+        cmocka_unit_test(test_queues_what_is_left_in_a_deleted_one_waits_for_it),
+        cmocka_unit_test(test_queues_share_by_weight),
+        cmocka_unit_test(test_queues_share_by_weight_where_several_places_are_free_at_once),
+        cmocka_unit_test(test_queues_use_is_made_again_from_the_states),
+        cmocka_unit_test(test_queues_a_wide_job_is_not_starved_by_narrow_ones),
+        cmocka_unit_test(test_queues_others_run_beside_the_room_that_is_kept),
+    };
+    return cmocka_run_group_tests_name("trainer_queues", tests, NULL, NULL);
+}
