@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGES_MAX = 512, TAIL_RECORDS = 300, LARGE_BYTES = 128 << 10, RETRY_MS = 1000 };
+enum { RANGES_MAX = 512, TAIL_RECORDS = 300, LARGE_BYTES = 128 << 10, RETRY_MS = 1000, PING_MS = 2000 };
 
 static const struct {
     pst_topic topic;
@@ -37,6 +37,8 @@ struct gw_feed {
     _Atomic bool stop;
     _Atomic int64_t lag;
     _Atomic int64_t records, polled_us; /* taken so far; when it last came back from Kafka (pst_mono_us) */
+    bool away;                          /* what the hub was told last */
+    int64_t asked_us;                   /* when Kafka was asked last whether it is there (pst_mono_us) */
 };
 
 typedef struct post {
@@ -143,6 +145,53 @@ static void hand_over(gw_feed *f, const pst_record *r)
         post_free(p);
 }
 
+typedef struct word {
+    gw_hub *hub;
+    char *away;
+} word;
+
+/* @thread loop */
+static void pass_on(void *arg)
+{
+    word *w = arg;
+    gw_hub_kafka(w->hub, w->away);
+    free(w->away);
+    free(w);
+}
+
+/* Who watches is told that nothing comes because nothing can: why NULL = it does. */
+static void tell(gw_feed *f, const char *why)
+{
+    if (!why && !f->away)
+        return;
+    f->away = why != NULL;
+    word *w = pst_alloc(sizeof *w);
+    *w = (word){f->g->hub, pst_strdup(why)};
+    if (!gw_post(f->g, pass_on, w, &f->stop)) {
+        free(w->away);
+        free(w);
+    }
+}
+
+/* An outage is no error of a poll, and its end is seen there only when records come: where one is in sight, Kafka itself is asked, now and then. One
+ * broker of several that is away is none. */
+static void look(gw_feed *f, const pst_batch *b, bool complaint)
+{
+    if (b->n) {
+        tell(f, NULL);
+        return;
+    }
+    if ((!complaint && !f->away) || pst_mono_us() - f->asked_us < PING_MS * 1000LL)
+        return;
+    pst_err err = {0};
+    char *cluster = NULL;
+    int brokers = 0;
+    bool answers = pst_admin_ping(f->g->client->bus, PING_MS, &cluster, &brokers, &err) >= 0;
+    tell(f, answers ? NULL : err.text);
+    free(cluster);
+    f->asked_us = pst_mono_us();
+}
+
 static int open_consumer(gw_feed *f, pst_consumer **ret_consumer, pst_err *err)
 {
     pst_range ranges[RANGES_MAX];
@@ -177,12 +226,14 @@ static void *run(void *arg)
         pst_err err = {0};
         if (!c && open_consumer(f, &c, &err) < 0) { /* topics or broker not there yet: ask again */
             pst_log_err("gateway", &err);
+            tell(f, err.text);
             pst_retry_pause(RETRY_MS, stopped, f);
             continue;
         }
         pst_batch b;
         if (pst_consumer_poll(c, &(pst_poll){.records_max = 500, .timeout_ms = 100}, &b, &err) < 0) {
             pst_log_err("gateway", &err);
+            tell(f, err.text);
             pst_consumer_free(c);
             c = NULL;
             pst_retry_pause(RETRY_MS, stopped, f);
@@ -190,6 +241,7 @@ static void *run(void *arg)
         }
         for (size_t i = 0; i < b.n && !f->stop; i++)
             hand_over(f, &b.records[i]);
+        look(f, &b, err.code != 0);
         f->lag = pst_consumer_lag(c);
         f->records += (int64_t)b.n;
         f->polled_us = pst_mono_us();

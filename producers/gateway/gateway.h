@@ -77,6 +77,9 @@ void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *
 void gw_hub_set_owners(gw_hub *h, const char *(*owner_of)(void *arg, const char *training_id), void *arg);
 /* Ends all streams, whose clients come again and are weighed anew: who may what has changed. */
 void gw_hub_end_streams(gw_hub *h);
+/* Records come (away NULL, as at first), or why they do not: each client is told when that changes, and a new one while it is so, as an event
+ * `kafka` of {"reached", "why"}, whatever its kinds. */
+void gw_hub_kafka(gw_hub *h, const char *away);
 /* A client that falls out of the ring gets an event `missed` with the number of events it did not get. */
 size_t gw_hub_streams(const gw_hub *h);
 void gw_hub_dump(const gw_hub *h, json_t *to);

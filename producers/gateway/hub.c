@@ -39,6 +39,7 @@ struct gw_hub {
     size_t n_clients;
     const char *(*owner_of)(void *arg, const char *training_id);
     void *owner_arg;
+    char *away; /* why the records do not come at present; NULL: they do */
 };
 
 gw_hub *gw_hub_new(void)
@@ -74,6 +75,7 @@ void gw_hub_free(gw_hub *h)
         h->clients = c->next_client;
         client_free(c);
     }
+    free(h->away);
     free(h);
 }
 
@@ -204,6 +206,26 @@ void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, c
         drop_slowest(h);
 }
 
+/* No record and without an id: it changes no client's place in the stream. */
+static void tell_kafka(const gw_hub *h, client *c)
+{
+    json_t *j = json_pack("{s:b, s:s?}", "reached", !h->away, "why", h->away);
+    char *text = pst_json_text(j);
+    pst_http_sse_send(c->stream, NULL, "kafka", text, strlen(text));
+    free(text);
+    json_decref(j);
+}
+
+void gw_hub_kafka(gw_hub *h, const char *away)
+{
+    bool changed = !h->away != !away;
+    free(h->away);
+    h->away = pst_strdup(away);
+    for (client *c = h->clients; changed && c; c = c->next_client)
+        if (pst_http_stream_backlog(c->stream) < WINDOW_BYTES) /* a slow one has it from what does not come */
+            tell_kafka(h, c);
+}
+
 static void on_close(void *arg)
 {
     client *c = arg;
@@ -262,6 +284,8 @@ void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *
         h->n_clients++;
         pst_http_stream_on_drained(c->stream, on_drained);
         place(h, c, last);
+        if (h->away)
+            tell_kafka(h, c);
         advance(c);
     } else
         client_free(c);

@@ -22,7 +22,7 @@ static const gw_answer answers[] = {
 static const gw_route routes[] = {
     {{"GET", "/events/stream", stream, 0, GW_ALL,
       "Server-sent events as they come. Query: `kinds` (event, log, metric, state, model, pipeline, worker), `key`. `id:` holds offsets; "
-      "`Last-Event-ID` goes on exactly there."},
+      "`Last-Event-ID` goes on exactly there. `kafka` says when the broker is away and when it is back."},
      "streamEvents",
      params,
      NULL,

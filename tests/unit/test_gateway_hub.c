@@ -127,6 +127,34 @@ static void test_hub_large_event_is_named_not_sent(void **state)
     pst_buf_done(&b);
 }
 
+/* Who watches is told when Kafka goes away and when it is back, once each; who comes while it is away too. No record: the place in the stream stays. */
+static void test_hub_says_when_kafka_is_away(void **state)
+{
+    pst_buf b = {0};
+    int fd = dial(NULL);
+    send_text("event", "e/0/1", 'y', 10);
+    assert_true(hear(fd, &b, "yyyyyyyyyy"));
+    assert_null(strstr(b.data, "event: kafka"));
+    gw_hub_kafka(hub, "no \"broker\" answers");
+    gw_hub_kafka(hub, "no \"broker\" answers");
+    assert_true(hear(fd, &b, "event: kafka\ndata: {\"reached\":false,\"why\":\"no \\\"broker\\\" answers\"}\n"));
+    pst_buf late = {0};
+    int other = dial("e/0/1");
+    assert_true(hear(other, &late, "\"reached\":false"));
+    assert_null(strstr(late.data, "id:"));
+    gw_hub_kafka(hub, NULL);
+    assert_true(hear(fd, &b, "\"reached\":true"));
+    assert_true(hear(other, &late, "\"reached\":true"));
+    int told = 0;
+    for (const char *at = b.data; (at = strstr(at, "event: kafka")) != NULL; at++)
+        told++;
+    assert_int_equal(told, 2);
+    hang_up(other);
+    hang_up(fd);
+    pst_buf_done(&late);
+    pst_buf_done(&b);
+}
+
 static void test_hub_new_client_gets_a_ring_of_many_megabytes(void **state)
 {
     pst_buf b = {0};
@@ -182,6 +210,7 @@ static void test_hub_slow_clients_cost_little(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_hub_large_event_is_named_not_sent, setup, teardown),
+                                       cmocka_unit_test_setup_teardown(test_hub_says_when_kafka_is_away, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_new_client_gets_a_ring_of_many_megabytes, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_slow_clients_cost_little, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
