@@ -44,6 +44,10 @@ static int keep(void *arg, const pst_record *r, pst_err *err)
         pst_err_clear(err);
     } else if (rc < 0)
         return rc;
+    else /* where it stands, for `penstock cat` */
+        json_object_set_new(
+            j, "position",
+            json_pack("{s:s, s:i, s:I}", "topic", r->topic, "partition", (int)r->partition, "offset", (json_int_t)r->offset));
     while (d->n > d->first && (d->n - d->first == d->limit || d->bytes + r->value_len > READ_BYTES_MAX)) {
         d->bytes -= d->sizes[d->first % d->limit];
         json_decref(d->ring[d->first % d->limit]);

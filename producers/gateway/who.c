@@ -189,7 +189,7 @@ static void ask(pst_http_req *req)
         "<code>penstock status</code> prints: it ends with <code>/?token=…</code> and is needed once for this browser."
         "<script>const place = localStorage.getItem(\"penstock\");"
         "if (location.pathname === place) localStorage.removeItem(\"penstock\");" /* its token is no longer ours */
-        "else if (/^\\/page-[0-9a-f]+\\/$/.test(place)) location.replace(place);</script>\n";
+        "else if (/^\\/page-[0-9a-f]+\\/$/.test(place)) location.replace(place + location.hash);</script>\n";
     const char *accept = pst_http_header(req, "Accept");
     /* A browser that is challenged for a page would ask for user and password before it shows this text. */
     bool browser = accept && strstr(accept, "text/html");

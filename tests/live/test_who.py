@@ -64,7 +64,7 @@ def refused_by_registry():
 
 
 def token_asked():
-    open_ = [f"{m} {path}" for m, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/"), ("GET", "/app.js"), ("GET", "/events/stream"), ("GET", "/nowhere"), ("OPTIONS", "/v1/jobs"),
+    open_ = [f"{m} {path}" for m, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/"), ("GET", "/web/app.js"), ("GET", "/events/stream"), ("GET", "/nowhere"), ("OPTIONS", "/v1/jobs"),
                                            ("DELETE", "/v1/jobs/x"), ("HEAD", "/v1/jobs")) if ask(p.gateway, path, m, head=True)[0] != 401]
     check(not open_, f"without a token, not 401: {open_}")
     for path in ("/health", "/metrics"):
@@ -83,7 +83,7 @@ def token_asked():
     check(ask(p.gateway, place, headers={"Accept": "text/html"})[0] == 401 and ask(p.gateway, place + "v1/jobs")[0] == 401, "the place lets in without the cookie")
     mine = {"Cookie": "other=1; " + cookie.partition(";")[0]}
     check(b"<html" in ask(p.gateway, "/", headers=mine)[1] and ask(p.gateway, "/v1/jobs", headers=mine)[0] == 200, "the cookie does not let in")
-    check(b"<html" in ask(p.gateway, place, headers=mine)[1] and ask(p.gateway, place + "v1/jobs", headers=mine)[0] == 200 and ask(p.gateway, place + "app.js", headers=mine)[0] == 200, "nothing at the page's place")
+    check(b"<html" in ask(p.gateway, place, headers=mine)[1] and ask(p.gateway, place + "v1/jobs", headers=mine)[0] == 200 and ask(p.gateway, place + "web/app.js", headers=mine)[0] == 200, "nothing at the page's place")
     check(ask(p.gateway, "/events/stream", headers=mine, head=True)[0] == 200, "the cookie does not open the stream")
     check(ask(p.gateway, "/v1/jobs", headers={**mine, "Authorization": "Bearer wrong"})[0] == 401, "a cookie makes a wrong token good")
     secret = cookie.partition(";")[0].partition("=")[2]

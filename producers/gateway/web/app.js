@@ -1,238 +1,105 @@
-/* app.js - the page is a view of the topics: one event stream fills a model, the model is painted. Nothing is polled but a job's earlier records,
- * once, when it is chosen. */
-"use strict";
+/* app.js - which view stands at which address, the bar above it, and the stream that fills all of them. One module a view; each fills the element that
+ * it is given and returns how it ends. An address is #/view/name?filters, so every view can be linked, gone back from and opened twice. */
+import {h, fill} from "./dom.js";
+import {discover, get, serves} from "./api.js";
+import {connect, listen} from "./stream.js";
+import {number, plain} from "./text.js";
+import * as scorers from "./scorers.js";
+import * as jobs from "./jobs.js";
+import * as job from "./job.js";
+import * as compare from "./compare.js";
+import * as pipelines from "./pipelines.js";
+import * as pipeline from "./pipeline.js";
+import * as submit from "./submit.js";
+import * as models from "./models.js";
+import * as topics from "./topics.js";
+import * as nodes from "./nodes.js";
 
 // The cookie is for this path alone; `/` finds its way here by what this origin, port and all, remembers.
 if (/^\/page-[0-9a-f]+\/$/.test(location.pathname)) localStorage.setItem("penstock", location.pathname);
 
+const SAY_MS = 10000; // a screen reader hears what changed at most this often
 const $ = id => document.getElementById(id);
-const LOG_LINES = 1000;
-const HEARD_MS = 25000; // a scorer that was not heard for longer is gone
-const RUNNING = new Set(["PENDING", "DOWNLOADING", "PROCESSING", "STORING"]);
+const VIEWS = [
+    {at: "jobs", title: "Jobs", of: args => args.length ? job : jobs},
+    {at: "compare", of: () => compare},
+    {at: "submit", of: () => submit},
+    {at: "pipelines", title: "Pipelines", of: () => pipelines},
+    {at: "apply", needs: "/v1/pipelines", of: () => pipeline},
+    {at: "models", title: "Models", needs: "/v1/registry/models", of: () => models},
+    {at: "topics", title: "Topics", needs: "/v1/topics", of: () => topics},
+    {at: "nodes", title: "Nodes", needs: "/v1/nodes", of: () => nodes}];
 
-const jobs = new Map();      // id → state document
-const pipelines = new Map(); // name → {box, facts, charts, last}
-let chosen = null;           // {id, group, charts, seen}
-
-function ago(us) {
-    const s = Math.max(0, Date.now() / 1000 - us / 1e6);
-    return s < 60 ? Math.floor(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min" : s < 86400 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " d";
+let close = null;
+function route() {
+    const [path, search] = location.hash.replace(/^#\/?/, "").split("?");
+    let args;
+    try { args = path.split("/").map(decodeURIComponent); } catch { args = [""]; }
+    const view = VIEWS.find(v => v.at === (args[0] || "jobs") && (!v.needs || serves(v.needs)));
+    if (close) close();
+    close = null;
+    const root = $("view");
+    root.replaceChildren();
+    for (const a of $("nav").querySelectorAll("a")) if (view && a.hash === "#/" + view.at) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current");
+    document.title = `${view?.title || "penstock"} · penstock`;
+    if (view) close = view.of(args.slice(1)).open(root, args.slice(1), new URLSearchParams(search || ""));
+    else fill(root, h("h1", null, "Nothing is here"), h("p", null, h("a", {href: "#/jobs"}, "all jobs")));
 }
 
-function number(v, digits = 3) {
-    return v === undefined || v === null || !Number.isFinite(v) ? "–" : v >= 1000 ? Math.round(v).toLocaleString("en") : String(+v.toPrecision(digits));
+function link(cls, text) {
+    $("link").className = "link " + cls;
+    if ($("link").textContent !== text) $("link").textContent = text;
 }
 
-function el(tag, text, cls) {
-    const e = document.createElement(tag);
-    if (text !== undefined) e.textContent = text;
-    if (cls) e.className = cls;
-    return e;
-}
+/* ---- the bar ---- */
 
-/* ---- jobs ---- */
-
-let jobsAsked = false;
-function paintJobsSoon() {
-    if (jobsAsked) return;
-    jobsAsked = true;
-    setTimeout(() => { jobsAsked = false; paintJobs(); }, 100);
-}
-
-function paintJobs() {
-    const list = [...jobs.values()].sort((a, b) => b.submitted_at - a.submitted_at).slice(0, 200);
-    $("jobs").hidden = !list.length;
-    $("jobs-none").hidden = !!list.length;
-    $("t-running").textContent = String(list.filter(j => RUNNING.has(j.state)).length);
-    const body = $("jobs").tBodies[0], rows = [];
-    for (const j of list) {
-        const tr = el("tr");
-        tr.dataset.id = j.training_id;
-        tr.tabIndex = 0;
-        tr.title = j.training_id;
-        if (chosen && chosen.id === j.training_id) tr.className = "chosen";
-        const state = el("td");
-        state.append(el("span", j.state, "state " + j.state));
-        const made = j.model ? ` → ${j.model.name}:${j.model.version}` : "";
-        const why = el("td");
-        // its first lines; all of it stands in the job's box. What every failed command begins with would fill them.
-        why.append(el("span", (j.reason || "").replace(/^\S+: the command exited with status \d+: /, ""), "why"));
-        tr.append(state, el("td", j.name + made), why, el("td", ago(j.since || j.updated_at)));
-        rows.push(tr);
-    }
-    const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.id : null;
-    body.replaceChildren(...rows);
-    if (focused) { const tr = rows.find(r => r.dataset.id === focused); if (tr) tr.focus(); }
-    if (chosen) paintFacts();
-    if (!chosen && list.length) choose(list[0].training_id);
-}
-
-function paintFacts() {
-    const j = jobs.get(chosen.id);
-    if (!j) return;
-    $("job-h").textContent = "Job " + j.name;
-    const facts = [["span", j.state, "state " + j.state], ["span", ` ${j.reason || ""} `], ["code", j.training_id], ["span", ` by ${j.user}, generation ${j.generation}, ${j.learners} learner${j.learners === 1 ? "" : "s"}`]];
-    if (j.model) facts.push(["span", `, made model ${j.model.name}:${j.model.version} `], ["code", "sha256:" + j.model.digest.slice(0, 12) + "…"]);
-    $("job-facts").replaceChildren(...facts.map(f => el(...f)));
-}
-
-function choose(id) {
-    chosen = {id, group: new ChartGroup(), charts: new Map(), seen: new Set()};
-    $("job-box").hidden = false;
-    $("job-charts").replaceChildren();
-    $("log").replaceChildren();
-    paintFacts();
-    paintJobsSoon();
-    const now = chosen;
-    for (const [what, take] of [["metrics", takeMetric], ["logs", takeLog]])
-        fetch(`v1/jobs/${encodeURIComponent(id)}/${what}?limit=1000`).then(r => r.ok ? r.json() : {records: []}).then(d => {
-            if (chosen === now) for (const record of d.records) take(record);
-        }).catch(() => {});
-}
-
-function takeMetric(m) {
-    const key = `m${m.generation}/${m.process}/${m.rindex}/${m.group}`;
-    if (chosen.seen.has(key)) return;
-    chosen.seen.add(key);
-    const x = m.epoch !== null ? m.epoch : m.step !== null ? m.step : m.time / 1e6;
-    const on = m.group === "system" ? "system " : "";
-    for (const [name, y] of Object.entries(m.values)) {
-        const title = on + name;
-        let chart = chosen.charts.get(title);
-        if (!chart) {
-            if (chosen.charts.size >= 12) continue;
-            const group = on ? (chosen.system = chosen.system || new ChartGroup()) : chosen.group;
-            chosen.charts.set(title, chart = new Chart($("job-charts"), title, group));
-        }
-        chart.add(m.group + (m.process === "learner-1" ? "" : " " + m.process) + (m.generation > 1 ? " #" + m.generation : ""), on ? m.time / 1e6 : x, y);
-    }
-}
-
-function takeLog(l) {
-    const key = `l${l.generation}/${l.process}/${l.rindex}`;
-    if (chosen.seen.has(key)) return;
-    chosen.seen.add(key);
-    const log = $("log"), line = el("div", undefined, l.stream);
-    const j = jobs.get(chosen.id);
-    if (j && (j.learners > 1 || l.generation > 1)) line.append(el("span", `[${l.generation}/${l.process}] `, "who"));
-    line.append(l.gap ? `… ${l.gap.lines} lines left out: ${l.gap.why}` : l.text);
-    log.append(line);
-    while (log.childElementCount > LOG_LINES) log.firstElementChild.remove();
-    if ($("tail").checked) log.scrollTop = log.scrollHeight;
-}
-
-/* ---- pipelines ---- */
-
-function pipeline(name) {
-    let p = pipelines.get(name);
-    if (!p) {
-        const box = el("div", undefined, "pipe"), facts = el("p"), says = el("ul", undefined, "says"), charts = el("div", undefined, "charts"), group = new ChartGroup();
-        box.append(facts, says, charts);
-        $("pipes").append(box);
-        $("pipes-none").hidden = true;
-        p = {facts, says, workers: new Map(), group, charts: {
-            rate: new Chart(charts, "records per second", group), lag: new Chart(charts, "lag, records", group), latency: new Chart(charts, "latency", group, " ms")}};
-        pipelines.set(name, p);
-    }
-    return p;
-}
-
-function takeScorer(m) {
-    const name = m.training_id.slice("pipeline:".length), p = pipeline(name);
-    const v = m.values, t = m.time / 1e6;
-    p.last = v;
-    p.at = m.time;
-    p.charts.rate.add("rate", t, v.records_per_s);
-    if (v.lag >= 0) p.charts.lag.add("lag", t, v.lag);
-    p.charts.latency.add("p50", t, v.latency_p50_ms);
-    p.charts.latency.add("p99", t, v.latency_p99_ms);
-    p.facts.replaceChildren(el("b", name), el("span", `  ${number(v.scored_total)} scored, ${number(v.dead_letters_total)} dead letters` + (v.paused ? ", paused by dead letters" : v.waiting ? ", waiting" : "") + (v.model_version ? `, model version ${v.model_version}` : "")));
-    paintTiles();
-}
-
-/* A scorer's heartbeat: what it waits for, and the model that it would not take. Its own words, shown as text. */
-function takeWorker(w) {
-    const d = w.details || {};
-    if (w.kind !== "scorer" || !d.pipeline) return;
-    if (w.state === "stopped" && !pipelines.has(d.pipeline)) return;
-    const p = pipeline(d.pipeline);
-    if (!p.facts.firstChild) p.facts.append(el("b", d.pipeline));
-    if (w.state === "stopped") p.workers.delete(w.worker_id);
-    else p.workers.set(w.worker_id, {at: w.time, waits: d.waits_for ? (d.waits_for === "paused" ? "paused: " : `waiting for ${d.waits_for}: `) + (d.why || "") : "", refused: d.model_refused ? "model " + d.model_refused : ""});
-    paintSays(p);
-}
-
-function paintSays(p) {
-    const lines = new Set();
-    for (const w of p.workers.values()) {
-        if (Date.now() * 1000 - w.at > HEARD_MS * 1000) continue; // silent: it says nothing any more
-        if (w.waits) lines.add(w.waits);
-        if (w.refused) lines.add(w.refused);
-    }
-    const now = [...lines].sort();
-    if (now.join("\n") !== p.said) p.says.replaceChildren(...now.map(l => el("li", l)));
-    p.said = now.join("\n");
-}
-
-function paintTiles() {
+const running = new Set();
+function tiles() {
     let rate = 0, lag = 0, p50 = 0, p99 = 0, n = 0;
-    for (const p of pipelines.values()) {
-        if (!p.last || Date.now() * 1000 - p.at > 15e6) continue; // silent for 15 s: not counted
+    for (const p of scorers.pipelines.values()) {
+        if (!p.last || scorers.silent(p)) continue;
         n++;
         rate += p.last.records_per_s || 0;
         lag += Math.max(0, p.last.lag || 0);
         p50 = Math.max(p50, p.last.latency_p50_ms || 0);
         p99 = Math.max(p99, p.last.latency_p99_ms || 0);
     }
-    $("t-rate").textContent = n ? number(rate) : "–";
-    $("t-lag").textContent = n ? number(lag) : "–";
-    $("t-p50").textContent = p50 ? number(p50) + " ms" : "–"; // nothing was scored: no latency
-    $("t-p99").textContent = p99 ? number(p99) + " ms" : "–";
+    $("t-running").textContent = String(running.size);
+    $("t-rate").textContent = n ? number(rate, 3) : "–";
+    $("t-lag").textContent = n ? number(lag, 3) : "–";
+    $("t-p50").textContent = p50 ? number(p50, 3) + " ms" : "–"; // nothing was scored: no latency
+    $("t-p99").textContent = p99 ? number(p99, 3) + " ms" : "–";
+}
+async function countRunning() {
+    for (const state of jobs.RUNNING) {
+        const d = await get(`v1/jobs?state=${state}&limit=1000`).catch(() => null);
+        for (const j of d?.jobs || []) running.add(j.training_id);
+    }
+    tiles();
 }
 
-/* ---- the stream ---- */
-
-function link(cls, text) {
-    $("link").className = "link " + cls;
-    $("link").textContent = text;
+const news = [];
+let lastSaid = 0;
+function say() {
+    if (!news.length || Date.now() - lastSaid < SAY_MS) return;
+    $("says").textContent = news.length > 3 ? `${news.length} jobs have changed their state` : news.join("; ");
+    news.length = 0;
+    lastSaid = Date.now();
 }
 
-function takeState(event) {
-    const doc = JSON.parse(event.data);
-    if (!doc) return;
-    jobs.set(doc.training_id, doc);
-    paintJobsSoon();
-}
+listen(["state", "event"], (kind, d) => {
+    if (!d) return;
+    if (kind === "event") { if (d.type === "DELETED") running.delete(d.training_id); return; }
+    if (jobs.RUNNING.has(d.state)) running.add(d.training_id); else running.delete(d.training_id);
+    if (Date.now() * 1000 - d.updated_at < 5e6) news.push(plain(`job ${d.name} is ${d.state}`).slice(0, 120));
+});
 
-function connect() {
-    const stream = new EventSource("events/stream?kinds=state,event,metric,log,model,pipeline,worker");
-    stream.onopen = () => link("live", "live");
-    stream.onerror = () => link("lost", stream.readyState === EventSource.CLOSED ? "ended; reload the page" : "connection lost, trying again …");
-    stream.addEventListener("state", takeState);
-    stream.addEventListener("event", e => { // a deleted job leaves the list; its state record is a tombstone without id
-        const d = JSON.parse(e.data);
-        if (d && d.type === "DELETED") { jobs.delete(d.training_id); paintJobsSoon(); }
-    });
-    stream.addEventListener("metric", e => {
-        const m = JSON.parse(e.data);
-        if (!m) return;
-        if (m.training_id.startsWith("pipeline:")) takeScorer(m);
-        else if (chosen && m.training_id === chosen.id) takeMetric(m);
-    });
-    stream.addEventListener("worker", e => {
-        const w = JSON.parse(e.data);
-        if (w) takeWorker(w);
-    });
-    stream.addEventListener("log", e => {
-        const l = JSON.parse(e.data);
-        if (l && chosen && l.training_id === chosen.id) takeLog(l);
-    });
-}
-
-$("jobs").addEventListener("click", e => { const tr = e.target.closest("tr[data-id]"); if (tr) choose(tr.dataset.id); });
-$("jobs").addEventListener("keydown", e => { const tr = e.target.closest("tr[data-id]"); if (tr && (e.key === "Enter" || e.key === " ")) { e.preventDefault(); choose(tr.dataset.id); } });
-setInterval(() => { paintTiles(); pipelines.forEach(paintSays); if (jobs.size) paintJobsSoon(); }, 2000);
-fetch("v1/jobs?limit=200").then(r => r.ok ? r.json() : {jobs: []}).then(d => {
-    for (const j of d.jobs) if (!jobs.has(j.training_id)) jobs.set(j.training_id, j);
-    paintJobsSoon();
-}).catch(() => {}).finally(connect);
+scorers.start();
+setInterval(() => { tiles(); say(); }, 1000);
+discover().catch(() => link("lost", "the gateway cannot be reached; trying again …")).finally(() => {
+    fill($("nav"), VIEWS.filter(v => v.title && (!v.needs || serves(v.needs))).map(v => h("a", {href: "#/" + v.at}, v.title)));
+    addEventListener("hashchange", () => { route(); $("view").focus({preventScroll: true}); scrollTo(0, 0); });
+    route();
+    countRunning();
+    connect(link);
+});

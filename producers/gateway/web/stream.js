@@ -1,0 +1,48 @@
+/* stream.js - one event stream for the page. The browser connects again by itself and says with Last-Event-ID where it was; where the gateway cannot
+ * go on there (`reset`) or has left something out (`missed`), views ask anew for what they show. */
+
+const KINDS = ["state", "event", "metric", "log", "model", "pipeline", "worker"];
+const listeners = new Set(); // {kinds, take, again}
+let broken = false, away = null, opened = false;
+
+/* take(kind, record, position) for each record of these kinds; again() when some may be missing. Returns how to stop. */
+export function listen(kinds, take, again) {
+    const l = {kinds: new Set(kinds), take, again};
+    listeners.add(l);
+    return () => listeners.delete(l);
+}
+
+function place(id) { // topic/partition/offset
+    const m = /^(.*)\/(\d+)\/(\d+)$/.exec(id || "");
+    return m ? {topic: m[1], partition: +m[2], offset: +m[3]} : null;
+}
+
+function hand(kind, event) {
+    let record;
+    try { record = JSON.parse(event.data); } catch { return; }
+    for (const l of [...listeners]) if (l.kinds.has(kind)) l.take(kind, record, place(event.lastEventId));
+}
+
+function again() {
+    for (const l of [...listeners]) if (l.again) l.again();
+}
+
+export function connect(say) {
+    const stream = new EventSource("events/stream?kinds=" + KINDS.join(","));
+    const tell = () => {
+        if (broken) say("lost", stream.readyState === EventSource.CLOSED ? "ended; reload the page" : "connection lost, trying again …");
+        else if (away) say("away", "Kafka is away: what is shown may be old");
+        else say("live", "live");
+    };
+    stream.onopen = () => {
+        if (broken && opened) again();
+        broken = false;
+        opened = true;
+        tell();
+    };
+    stream.onerror = () => { broken = true; tell(); };
+    for (const kind of KINDS) stream.addEventListener(kind, e => hand(kind, e));
+    stream.addEventListener("missed", again);
+    stream.addEventListener("kafka", e => { const was = away, d = JSON.parse(e.data); away = d.reached ? null : d; tell(); if (was && !away) again(); });
+    addEventListener("pagehide", () => stream.close());
+}
