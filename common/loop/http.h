@@ -55,6 +55,7 @@ enum {
     PST_HTTP_BYTES = 4,         /* the body is JSON, or bytes: application/octet-stream, or of no type at all */
     PST_HTTP_UPLOAD = 8,        /* the body may be multipart/form-data as well as one of conf's types */
     PST_HTTP_FORM = 16,         /* the body is what a page's own <form> sends: application/x-www-form-urlencoded, and nothing else */
+    PST_HTTP_ANY_TYPE = 32,     /* the body is bytes, whatever is said of their type; forms are refused as everywhere */
     PST_HTTP_USER_FLAG = 1 << 8 /* this one and higher ones mean what the filter wants them to mean */
 };
 

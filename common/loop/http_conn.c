@@ -119,7 +119,8 @@ static bool guard(conn *c, const http_head *h)
 /* The type of a body. A route that takes multipart takes nothing else: a form could send it, so it is the route's own wish. */
 static bool guard_type(conn *c, const pst_http_req *r)
 {
-    static const char *const multipart[] = {"multipart/form-data", NULL};
+    static const char *const multipart[] = {"multipart/form-data", NULL}, *const forms[] = {"multipart/form-data",
+                                                                                            "application/x-www-form-urlencoded", NULL};
     const pst_http *s = c->server;
     static const char *const bytes[] = {"application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json",
                                         NULL};
@@ -130,9 +131,12 @@ static bool guard_type(conn *c, const pst_http_req *r)
         return true;
     if ((flags & PST_HTTP_FORM) && http_guard_type(&r->head, form))
         return true;
+    if ((flags & PST_HTTP_ANY_TYPE) && (!http_head_field(&r->head, "Content-Type") || !http_guard_type(&r->head, forms)))
+        return true;
     if ((flags & PST_HTTP_BYTES) && (http_guard_type(&r->head, bytes) || !http_head_field(&r->head, "Content-Type")))
         return true;
-    if (!(flags & (PST_HTTP_BYTES | PST_HTTP_FORM)) && (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types)))
+    if (!(flags & (PST_HTTP_BYTES | PST_HTTP_FORM | PST_HTTP_ANY_TYPE)) &&
+        (!s->conf.types || http_guard_type(&r->head, upload ? multipart : s->conf.types)))
         return true;
     refuse(c, 415,
            upload ? "the body must be multipart/form-data here; say so with Content-Type"

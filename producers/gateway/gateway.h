@@ -53,8 +53,10 @@ typedef struct gw_state {
     char *description; /* openapi.h, as text */
     pst_metrics *metrics;
     pst_metric *submitted, *refused, *streams;
-    gw_awaited *awaited;    /* awaited.c */
-    gw_recent *recent;      /* after.c; free() */
+    gw_awaited *awaited;      /* awaited.c */
+    gw_recent *recent;        /* after.c; free() */
+    struct gw_mlflow *mlflow; /* mlflow.h; NULL until somebody asks */
+    struct gw_outbox *mlflow_outbox;
     gw_page *pages_waiting; /* ffdl_pages.c */
     int pages_running, n_pages_waiting;
     int questions; /* of oip.c, not answered yet */
@@ -105,6 +107,10 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
 typedef bool (*gw_seen)(gw_state *g, pst_http_req *req, const char *id, const json_t *doc, bool last);
 void gw_await(gw_state *g, pst_http_req *req, const char *id, gw_seen fn);
 void gw_await_end(gw_state *g);
+
+/* mlflow_write.c, mlflow_view.c: answer who waits for them, and end. */
+void gw_facts_end(gw_state *g);
+void gw_mlflow_stop(gw_state *g);
 
 /* service.c: what all of it holds, for dumps (dump.h). @thread loop */
 void gw_dump(void *arg, json_t *to);

@@ -189,6 +189,8 @@ static void take_apart(gw_state *g)
     if (served)
         pst_loop_run_for(g->loop, 20); /* and the last ones are taken there */
     gw_publisher_free(g->publisher);
+    gw_facts_end(g);
+    gw_mlflow_stop(g);
     gw_await_end(g);
     gw_who_free(g->who); /* answers what it keeps */
     pst_http_free(g->http);

@@ -114,13 +114,17 @@ static void add_answer(json_t *doc, const gw_noun *noun, json_t *to, const gw_an
 /* What is refused before a handler, in the form that the path has for it. */
 static void add_refusal(json_t *doc, const gw_noun *noun, const gw_route *r, json_t *to, gw_answer a)
 {
-    static const gw_answer ffdl = {0, NULL, GW_FFDL_ERROR}, oip = {0, NULL, GW_OIP_ERROR};
+    static const gw_answer ffdl = {0, NULL, GW_FFDL_ERROR}, oip = {0, NULL, GW_OIP_ERROR},
+                           mlflow = {0, NULL, "application/json", "MlflowError"};
     if (r->http.flags & GW_FFDL) {
         a.type = ffdl.type;
         a.schema = ffdl.schema;
     } else if (r->http.flags & GW_OIP) {
         a.type = oip.type;
         a.schema = oip.schema;
+    } else if (r->http.flags & GW_MLFLOW) {
+        a.type = mlflow.type;
+        a.schema = mlflow.schema;
     }
     add_answer(doc, noun, to, &a);
 }
@@ -191,15 +195,19 @@ static json_t *operation(json_t *doc, const gw_noun *noun, const gw_route *r)
 static void add_route(json_t *doc, const gw_noun *noun, const gw_route *r)
 {
     char method[16] = "";
-    json_t *paths = json_object_get(doc, "paths"), *path = json_object_get(paths, r->http.pattern);
+    char *pattern = pst_strdup(r->http.pattern), *rest = strstr(pattern, "*}");
+    if (rest) /* {rest*}: OpenAPI knows no parameter with slashes */
+        memmove(rest, rest + 1, strlen(rest));
+    json_t *paths = json_object_get(doc, "paths"), *path = json_object_get(paths, pattern);
     for (size_t i = 0; r->http.method[i]; i++) {
         PST_ASSERT(i + 1 < sizeof method);
         method[i] = (char)tolower((unsigned char)r->http.method[i]);
     }
     if (!path)
-        json_object_set_new(paths, r->http.pattern, path = json_object());
+        json_object_set_new(paths, pattern, path = json_object());
     PST_ASSERT(!json_object_get(path, method)); /* the second of two equal routes would never be found */
     json_object_set_new(path, method, operation(doc, noun, r));
+    free(pattern);
 }
 
 json_t *pst_gateway_openapi(void)

@@ -19,7 +19,8 @@ enum {
     GW_OIP = PST_HTTP_USER_FLAG << 4,      /* the same with the Open Inference Protocol's */
     GW_VIEWER = PST_HTTP_USER_FLAG << 5,
     GW_USER = PST_HTTP_USER_FLAG << 6,
-    GW_ALL = GW_VIEWER | GW_USER
+    GW_ALL = GW_VIEWER | GW_USER,
+    GW_MLFLOW = PST_HTTP_USER_FLAG << 8 /* the same with MLflow's */
 };
 
 /* Schemas are JSON Schema as text, or the name of an event (`JobState`), or of a schema of the noun. */
@@ -67,6 +68,7 @@ typedef struct gw_noun {
 extern const gw_noun gw_jobs_noun, gw_records_noun, gw_stream_noun, gw_ffdl_noun, gw_ffdl_logs_noun, gw_ffdl_pages_noun, gw_ffdl_files_noun,
     gw_service_noun, gw_page_noun, gw_oip_noun, gw_why_noun;
 extern const gw_noun gw_registry_noun, gw_pipelines_noun, gw_topics_noun, gw_nodes_noun, gw_login_noun;
+extern const gw_noun gw_mlflow_experiments_noun, gw_mlflow_runs_noun, gw_mlflow_log_noun, gw_mlflow_artifacts_noun, gw_mlflow_models_noun;
 extern const gw_noun *const gw_nouns[]; /* ends with NULL */
 
 void gw_routes_add(pst_http *http, void *arg);

@@ -14,6 +14,7 @@
 #include "producers/gateway/caller.h"
 #include "producers/gateway/ffdl.h"
 #include "producers/gateway/login.h"
+#include "producers/gateway/mlflow.h"
 #include "producers/gateway/oip.h"
 #include "producers/gateway/routes.h"
 #include "producers/gateway/session.h"
@@ -437,10 +438,10 @@ static bool may_enter(void *arg, pst_http_req *req)
     return true;
 }
 
-/* Two interfaces have a form of their own for what is refused. */
+/* Three interfaces have a form of their own for what is refused. */
 static bool refuse(void *arg, pst_http_req *req, int status, const char *detail)
 {
-    return gw_ffdl_problem(arg, req, status, detail) || gw_oip_problem(req, status, detail);
+    return gw_ffdl_problem(arg, req, status, detail) || gw_oip_problem(req, status, detail) || gw_mlflow_problem(req, status, detail);
 }
 
 void gw_who_guard(gw_who *w, pst_http *http)
