@@ -50,9 +50,10 @@ static int make_topic(sink_letters *l, const char *name, const char *of, pst_err
     bool known = pst_admin_topic_config(l->client->bus, of, "max.message.bytes", &most, ASK_MS, NULL) == 0;
     snprintf(bytes, sizeof bytes, "%lld", (known ? strtoll(most, NULL, 10) : 0) + HEADERS_BYTES);
     free(most);
-    const char *const configs[] = {"max.message.bytes", bytes, NULL};
+    /* Kept for as long as letters are kept from now on: by the time of an old record it would be deleted within minutes. */
+    const char *const configs[] = {"message.timestamp.type", "LogAppendTime", known ? "max.message.bytes" : NULL, bytes, NULL};
     pst_err e = {0};
-    int rc = pst_admin_create_topics(l->client->bus, &(pst_topic_spec){name, 1, -1, known ? configs : NULL}, 1, ASK_MS, &e);
+    int rc = pst_admin_create_topics(l->client->bus, &(pst_topic_spec){name, 1, -1, configs}, 1, ASK_MS, &e);
     if (rc < 0 && e.cls == PST_CLASS_RETRY) {
         *err = e;
         return rc;
