@@ -8,6 +8,7 @@
 #include "common/base/retry.h"
 #include "common/base/stop.h"
 #include "common/objects/rundir.h"
+#include "lcm/membership.h"
 #include "schemas/manifest.h"
 #include "schemas/deploy_digest.h"
 #include "schemas/job_state.h"
@@ -22,11 +23,13 @@ enum { REGISTRY_WAIT_MS = 200, IDLE_US = 15000000, SETTLE_US = 1000000, ASK_MS =
 
 typedef struct known {
     int generation;
-    bool live, here;  /* PENDING … STORING; on this node */
-    bool elsewhere;   /* on another */
-    bool stopping;    /* it is being ended, or part of it has ended */
-    bool ends, halts; /* all of it is to end; by a HALT */
-    char digest[65];  /* of its DEPLOY; "" = a Trainer that makes none */
+    bool live, here;     /* PENDING … STORING; on this node */
+    bool elsewhere;      /* on another */
+    bool stopping;       /* it is being ended, or part of it has ended */
+    bool ends, halts;    /* all of it is to end; by a HALT */
+    pst_members members; /* of a gang over several nodes, this one among them, that nobody has taken yet; n 0 = none */
+    int met;             /* the generation whose list was taken */
+    char digest[65];     /* of its DEPLOY; "" = a Trainer that makes none */
 } known;
 
 struct lcm_expected {
@@ -34,6 +37,7 @@ struct lcm_expected {
     pst_consumer *states;
     char *node;
     pst_map jobs;     /* training_id → known */
+    size_t n_members; /* how many of them have a list that nobody has taken */
     int64_t *horizon; /* per partition of jobs.commands: offsets below were written before the start */
     int partitions;
     bool eof;
@@ -65,18 +69,37 @@ static bool is_to_end(const pst_job_state *s)
     return s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || (ranked && done == ranked);
 }
 
+static void known_free(lcm_expected *e, known *k)
+{
+    if (!k)
+        return;
+    e->n_members -= k->members.n > 0;
+    pst_members_done(&k->members);
+    free(k);
+}
+
+/* Read once a generation: a state comes at every step of a job. */
+static void take_members(lcm_expected *e, const pst_job_state *s, known *k)
+{
+    const known *before = pst_map_get(&e->jobs, s->training_id);
+    k->met = before ? before->met : 0;
+    if (k->live && k->here && k->met != k->generation && lcm_membership_concerns(s, e->node) && lcm_membership_of(s, &k->members))
+        e->n_members++;
+}
+
 static void take_state(lcm_expected *e, const pst_job_state *s)
 {
     known *k = pst_alloc(sizeof *k);
     k->generation = s->generation;
-    k->here = !strcmp(s->node, e->node);
+    k->here = !strcmp(s->node, e->node) || lcm_membership_concerns(s, e->node);
     k->elsewhere = *s->node && !k->here;
     k->live = s->generation > 0 && pst_job_state_is_live(s->state);
     k->stopping = s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || part_has_ended(s);
     k->ends = is_to_end(s);
     k->halts = s->stop_action == PST_JOB_STOP_ACTION_HALT && !s->reason_code;
     snprintf(k->digest, sizeof k->digest, "%s", s->spec_sha256);
-    free(pst_map_put(&e->jobs, s->training_id, k));
+    take_members(e, s, k);
+    known_free(e, pst_map_put(&e->jobs, s->training_id, k));
 }
 
 /* < 0: RETRY, the registry is away: the record is still to be taken. */
@@ -87,7 +110,7 @@ static int take(lcm_expected *e, const pst_record *r, pst_err *err)
         return 0;
     if (!r->value) {
         char *key = pst_strndup(r->key, r->key_len);
-        free(pst_map_take(&e->jobs, key));
+        known_free(e, pst_map_take(&e->jobs, key));
         free(key);
         return 0;
     }
@@ -192,7 +215,10 @@ void lcm_expected_free(lcm_expected *e)
     if (!e)
         return;
     pst_consumer_free(e->states);
-    pst_map_done(&e->jobs, free);
+    for (size_t i = 0; i < e->jobs.n; i++)
+        if (e->jobs.at[i].key)
+            known_free(e, e->jobs.at[i].value);
+    pst_map_done(&e->jobs, NULL);
     free(e->horizon);
     free(e->node);
     free(e);
@@ -262,6 +288,19 @@ pst_lcm_verdict lcm_expected_judge(const lcm_expected *e, const pst_job_command 
         return k->generation == c->generation && (!k->live || k->stopping) ? PST_LCM_FOLLOW : PST_LCM_WAIT;
     case PST_JOB_COMMAND_TYPE_CLEAN: return k ? PST_LCM_WAIT : PST_LCM_FOLLOW; /* its tombstone comes with it */
     default: return PST_LCM_FOLLOW;
+    }
+}
+
+void lcm_expected_members(lcm_expected *e, bool (*fn)(void *arg, const char *training_id, int generation, const pst_members *members),
+                          void *arg)
+{
+    for (size_t i = 0; i < e->jobs.n && e->n_members; i++) {
+        known *k = e->jobs.at[i].key ? e->jobs.at[i].value : NULL;
+        if (!k || !k->members.n || !fn(arg, e->jobs.at[i].key, k->generation, &k->members))
+            continue;
+        pst_members_done(&k->members);
+        k->met = k->generation;
+        e->n_members--;
     }
 }
 

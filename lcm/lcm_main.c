@@ -6,6 +6,7 @@
 #include "common/base/secret.h"
 #include "common/base/stop.h"
 #include "common/platform/verb.h"
+#include "lcm/advertise.h"
 #include "lcm/lcm.h"
 #include "lcm/launchers.h"
 #include "lcm/lcm_metrics.h"
@@ -35,6 +36,7 @@ typedef struct lcm {
     pst_isolation floor;
     char *state_dir, **environ;
     lcm_node_id node;
+    char address[LCM_ADDRESS_MAX];
     lcm_shell *shell;
 } lcm;
 
@@ -75,6 +77,7 @@ static int wire(lcm *l, pst_err *err)
                            .environ = (const char *const *)l->environ,
                            .overcommit = o->overcommit,
                            .floor = l->floor,
+                           .address = l->address,
                            .stores = o->stores,
                            .keep_ended_us = o->keep_us,
                            .keep_ended_bytes = o->keep_bytes,
@@ -94,7 +97,8 @@ static int loop(lcm *l, pst_err *err)
     if (!rc)
         rc = lcm_metrics_open((int)l->opts.port, l->node.epoch, dump, token_path, &metrics, err);
     free(token_path);
-    pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld", l->opts.site, l->node.name, (long long)l->node.epoch);
+    pst_log(PST_LOG_INFO, "lcm", "event=ready site=%s node=%s epoch=%lld address=%s", l->opts.site, l->node.name, (long long)l->node.epoch,
+            l->address);
     while (!rc && !pst_stop_requested()) {
         pst_dump_serve(dump);
         rc = lcm_shell_round(l->shell, ROUND_MS, err);
@@ -132,6 +136,8 @@ static int lcm_run(int argc, char **argv)
     if (l.opts.print_fsm)
         return pst_verb_end(&l.verb, print_fsm());
     int rc = lcm_opts_check(&l.opts, &l.floor, &l.verb.err);
+    if (!rc)
+        rc = lcm_advertise(l.opts.advertise, l.address, &l.verb.err);
     if (!rc) {
         pst_stop_install();
         sigaction(SIGUSR2, &(struct sigaction){.sa_handler = on_usr2}, NULL);

@@ -13,6 +13,8 @@ static const pst_opt opts[] = {
     {"site", 0, PST_OPT_STR, offsetof(lcm_opts, site), "NAME", "local", "the site that this node belongs to"},
     {"node", 0, PST_OPT_STR, offsetof(lcm_opts, node), "NAME", NULL,
      "name of this node at its first start; then kept in the state folder [the host's name and a random part]"},
+    {"advertise", 0, PST_OPT_STR, offsetof(lcm_opts, advertise), "ADDRESS", NULL,
+     "numeric address by which other nodes reach processes here, for gangs over several nodes [that of the default route]"},
     {"launcher", 0, PST_OPT_STR, offsetof(lcm_opts, launcher), "NAME", "local",
      "how processes are started; local: on this computer (a wrong name is answered with all)"},
     {"isolation", 0, PST_OPT_STR, offsetof(lcm_opts, isolation), "LEVEL", NULL,

@@ -6,7 +6,7 @@
 #include "common/base/opt.h"
 
 typedef struct lcm_opts {
-    const char *site, *node, *launcher, *isolation, *stores;
+    const char *site, *node, *launcher, *advertise, *isolation, *stores;
     double overcommit;
     int64_t keep_us, keep_bytes, port;
     bool print_fsm;

@@ -16,6 +16,7 @@
 #include "lcm/commands.h"
 #include "lcm/expected.h"
 #include "lcm/lcm_core.h"
+#include "lcm/membership.h"
 #include "lcm/neighbours.h"
 #include "lcm/rundirs.h"
 #include "lcm/retention.h"
@@ -113,6 +114,7 @@ static void intend(lcm_shell *s, const lcm_action *a)
                             .grace_ms = d->grace_ms,
                             .floor = s->conf.floor,
                             .stores = (char *)s->conf.stores,
+                            .address = (char *)(d->n_nodes ? s->conf.address : NULL),
                             .n_sets = a->command.n_sets,
                             .traceparent = trace ? (char *)trace->text : NULL};
     memcpy(spec.sets, a->command.sets, sizeof spec.sets);
@@ -252,21 +254,7 @@ static int send_outbox(lcm_shell *s, bool by_txn, pst_err *err)
 
 /* ---- commands ---------------------------------------------------------------------------------------------------------------- */
 
-/* Role by role, in the order of ranks. */
-static void fill_sets(lcm_command *c, const pst_manifest *m)
-{
-    int rank = 0;
-    for (size_t i = 0; i < m->n_roles && c->n_sets < PST_PROCESS_SETS_MAX; i++) {
-        const pst_role *r = &m->roles[i];
-        pst_process_set *s = &c->sets[c->n_sets++];
-        bool ranked = pst_role_is_ranked(r->name);
-        *s = (pst_process_set){.first = 1, .count = r->count, .gpus = r->gpus, .rank = ranked ? rank : -1};
-        snprintf(s->prefix, sizeof s->prefix, "%s", pst_manifest_prefix(m, r));
-        rank += ranked ? r->count : 0;
-    }
-}
-
-static lcm_event to_event(const pst_job_command *c)
+static lcm_event to_event(const lcm_shell *s, const pst_job_command *c)
 {
     static const pst_lcm_command_kind kinds[] = {[PST_JOB_COMMAND_TYPE_DEPLOY] = PST_LCM_DEPLOY,
                                                  [PST_JOB_COMMAND_TYPE_HALT] = PST_LCM_HALT,
@@ -282,7 +270,7 @@ static lcm_event to_event(const pst_job_command *c)
     pst_complaints errors = {0}, warnings = {0};
     pst_manifest_parse(c->spec->manifest, strlen(c->spec->manifest), &m, &errors,
                        &warnings); /* the supervisor says what is wrong with it */
-    fill_sets(&e.command, &m);
+    lcm_membership_sets(&m, c->spec, s->conf.node->name, &e.command);
     e.command.grace_ms = c->spec->grace_ms;
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
@@ -311,8 +299,21 @@ static void on_command(void *arg, const pst_job_command *c, const pst_trace *of)
     pst_log(PST_LOG_DEBUG, "lcm", "event=command training_id=%s generation=%d command=%s", c->training_id, c->generation,
             pst_job_command_type_text(c->command));
     s->command = c;
-    feed(s, to_event(c));
+    feed(s, to_event(s, c));
     s->command = NULL;
+}
+
+/* In the folder of its generation, where its supervisors wait for it. A generation that is not here, or not any more, needs none. */
+static bool on_members(void *arg, const char *training_id, int generation, const pst_members *members)
+{
+    lcm_shell *s = arg;
+    pst_err err = {0};
+    if (lcm_generation(s->core, training_id) != generation)
+        return true;
+    if (lcm_rundirs_members(s->conf.state_dir, training_id, generation, members, &err) == 0)
+        return true;
+    pst_log_err("lcm", &err);
+    return false;
 }
 
 static bool is_needed(void *arg, const char *training_id, int generation)
@@ -444,6 +445,7 @@ static void heartbeat(lcm_shell *s, const char *state)
     char texts[3][16];
     static const char *const names[] = {"jobs", "processes", "gpus_in_use"};
     pst_str_pair details[] = {[3] = {(char *)PST_SEAL_DETAIL, s->seal_id},
+                              {(char *)PST_ADDRESS_DETAIL, (char *)s->conf.address},
                               {(char *)PST_ISOLATION_DETAIL, (char *)pst_isolation_name(s->conf.floor)}};
     char *types[TYPES_MAX];
     size_t n_types = device_types(s->inventory, types);
@@ -606,6 +608,7 @@ int lcm_shell_round(lcm_shell *s, int timeout_ms, pst_err *err)
     }
     tick(s, "running");
     lcm_expected_poll(s->expected);
+    lcm_expected_members(s->expected, on_members, s);
     lcm_commands_again(s->commands);
     if (!s->compared && !b.n && pst_consumer_at_end(s->consumer) && !lcm_commands_held(s->commands)) {
         s->compared = true; /* caught up: what the Trainer thinks lives here must be known now */

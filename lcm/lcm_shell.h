@@ -19,6 +19,7 @@ typedef struct lcm_shell_conf {
     const char *const *environ;              /* for supervisors */
     double overcommit;                       /* of processors */
     pst_isolation floor;                     /* the weakest that a job may have here; DEFAULT: any */
+    const char *address;                     /* by which other nodes reach processes on this one; numeric */
     const char *stores;                      /* the S3 servers that jobs may name here; NULL: any */
     int64_t keep_ended_us, keep_ended_bytes; /* of ended generations' folders; 0 = no limit */
     bool at_least_once;                      /* broker without transactions */

@@ -83,6 +83,18 @@ int lcm_rundirs_intend(const char *state_dir, const pst_rundir_spec *intent, con
     return rc;
 }
 
+int lcm_rundirs_members(const char *state_dir, const char *training_id, int generation, const pst_members *members, pst_err *err)
+{
+    char *dir = pst_rundir_gen_dir(state_dir, training_id, generation);
+    pst_members there = {0};
+    int rc = pst_members_read(dir, &there, NULL); /* one list a generation: the first stands */
+    pst_members_done(&there);
+    if (rc < 0)
+        rc = pst_members_write(dir, members, err);
+    free(dir);
+    return rc;
+}
+
 int lcm_rundirs_stop(const char *state_dir, const pst_process_id *id, pst_rundir_stop_reason stop_reason, bool *ret_first, pst_err *err)
 {
     PST_ASSERT(stop_reason != PST_STOP_REASON_NONE);

@@ -4,6 +4,7 @@
 #ifndef PST_LCM_RUNDIRS_H
 #define PST_LCM_RUNDIRS_H
 
+#include "common/objects/members.h"
 #include "common/objects/rundir.h"
 
 /* The generation that a folder of a job is of: "gen-3" → 3; 0 = it is something else. */
@@ -15,6 +16,8 @@ int lcm_rundirs_scan(const char *state_dir, const char *site, lcm_rundirs_fn fn,
 
 /* Durable when it returns. nonce "" = none is known. */
 int lcm_rundirs_intend(const char *state_dir, const pst_rundir_spec *intent, const char *nonce, pst_err *err);
+/* Who belongs to it; a list that is there stays. */
+int lcm_rundirs_members(const char *state_dir, const char *training_id, int generation, const pst_members *members, pst_err *err);
 /* Why it is to end. ret_first: nothing was written before, so that its supervisor has not been asked yet. */
 int lcm_rundirs_stop(const char *state_dir, const pst_process_id *id, pst_rundir_stop_reason stop_reason, bool *ret_first, pst_err *err);
 /* For one that has no supervisor to do it: how it ended, and that nothing of it is left to publish. */

@@ -51,3 +51,13 @@ bool pst_job_process_is_ended(pst_job_process_state s)
     }
     return false;
 }
+
+bool pst_job_is_spread(const pst_job_state *s)
+{
+    return s->n_processes && s->processes[0].node && *s->processes[0].node; /* all have one, or none */
+}
+
+const char *pst_job_process_node(const pst_job_state *s, const pst_job_process *p)
+{
+    return p->node && *p->node ? p->node : s->node;
+}

@@ -11,6 +11,10 @@ bool pst_job_state_is_live(pst_job_public_state s);     /* a generation is deplo
 bool pst_job_state_is_ended(pst_job_public_state s);    /* COMPLETED FAILED HALTED TERMINATED REJECTED */
 bool pst_job_process_is_ended(pst_job_process_state s); /* EXITED LOST: nothing of it runs any more, as far as the Trainer was told */
 
+bool pst_job_is_spread(const pst_job_state *s); /* its present (last) generation is on several nodes */
+/* The node of one of its processes: that of the job, where all are on one. Borrowed. */
+const char *pst_job_process_node(const pst_job_state *s, const pst_job_process *p);
+
 /* How the reason of a process begins, behind its name and end, that was ended for the memory it took: penstock.retries.on tells it by this. */
 #define PST_REASON_OOM "out of memory: "
 

@@ -428,6 +428,7 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
     mf_place own = {mf_mapping(r, top, "penstock"), "penstock"};
     m->queue = mf_word(r, &own, "queue");
     m->site = mf_word(r, &own, "site");
+    m->node = mf_word(r, &own, "node");
     m->grace_us = mf_span(r, &own, "grace");
     m->system_us = mf_span(r, &own, "system_metrics");
     if (m->system_us && m->system_us < 1000000)
@@ -585,7 +586,7 @@ void pst_manifest_done(pst_manifest *m)
     free(m->retry_on);
     mf_roles_done(m);
     char *texts[] = {m->name,    m->description, m->version,    m->user,        m->gpu_type,   m->framework, m->framework_version,
-                     m->command, m->queue,       m->model_name, m->model_alias, m->model_file, m->site};
+                     m->command, m->queue,       m->model_name, m->model_alias, m->model_file, m->site,      m->node};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     json_decref(m->evaluation_metrics);

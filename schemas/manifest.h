@@ -96,6 +96,7 @@ typedef struct pst_manifest {
     char *model_file;               /* penstock.model.file: path inside $RESULT_DIR/model; NULL = the usual names */
     json_t *settings;               /* of the framework: the mapping under penstock that its row names, or NULL */
     char *site;
+    char *node;      /* the only one of the site; NULL = any */
     pst_role *roles; /* in the order of ranks: chief, worker, own names by name; then ps, evaluator. Never empty once read */
     size_t n_roles;
     bool roles_given;                 /* penstock.roles has a ranked role: processes are "<role>-<i>"; else workers are "learner-<i>" */

@@ -128,6 +128,8 @@ static const pst_key rows[] = {
     {"penstock", "model", PST_KEY_MAPPING, .help = "The model that the job leaves."},
     {"penstock", "learner", PST_KEY_MAPPING, .help = "Settings of the built-in learner (`framework.name: native`)."},
     {"penstock", "site", PST_KEY_NAME, .hi = 64, .def = "local", .help = "Whose nodes may run it."},
+    {"penstock", "node", PST_KEY_NAME, .hi = 64,
+     .help = "The one node of the site that may run it; the job waits for that. Without it: any, or several."},
     {"penstock", "isolation", PST_KEY_NAME, .form = "`none`, `user`, `sandbox`", .hi = 16,
      .help = "Without it: `user`, as far as the host allows, or what the node asks for (`penstock lcm --isolation`); weaker than that is "
              "refused."},

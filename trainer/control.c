@@ -82,7 +82,7 @@ static void resume(const asked *a)
         return;
     }
     tcore_read_manifest(j);
-    char *never = a->c->nodes_unread ? NULL : trainer_queue_never(j->site, &j->needs);
+    char *never = a->c->nodes_unread ? NULL : trainer_queue_never(j->site, j->gang);
     if (!never && !a->c->nodes_unread)
         never = trainer_site_forbids(j->site, j->isolation);
     if (!never)

@@ -23,6 +23,18 @@ typedef struct trainer_needs {
     int64_t cpu, memory, gpus;
 } trainer_needs;
 
+/* What a job's processes need, role by role in their order. */
+typedef struct trainer_gang {
+    trainer_needs all;
+    char node[72];        /* the only one that may run it; "" = any */
+    const char *one_node; /* why they cannot be spread over several nodes; NULL = they can */
+    size_t n;
+    struct trainer_gang_role {
+        int count;
+        trainer_needs each;
+    } roles[];
+} trainer_gang;
+
 typedef struct trainer_site trainer_site;
 typedef struct trainer_node trainer_node;
 typedef struct trainer_lane trainer_lane;
@@ -50,6 +62,11 @@ typedef enum {
     TRAINER_LACKS_QUOTA      /* none may */
 } trainer_lack;
 
+typedef struct trainer_part { /* what of a generation is on one node */
+    trainer_node *node;
+    trainer_needs needs;
+} trainer_part;
+
 typedef struct trainer_job {
     pst_job_state s;
     /* From the manifest, whose text is in the state; read when the job is submitted, loaded unended, or resumed. */
@@ -59,8 +76,11 @@ typedef struct trainer_job {
     pst_isolation isolation; /* as the node counts it: DEFAULT = any */
     int64_t deadline_us, grace_us;
     trainer_needs needs; /* of the whole gang */
+    trainer_gang *gang;  /* owned; NULL until the manifest was read */
     trainer_site *site;
-    trainer_node *node; /* of the present generation, while charged */
+    trainer_node *node;  /* of the present generation, while charged: its first process's */
+    trainer_part *parts; /* … and each node that is charged for it */
+    size_t n_parts;
     trainer_queue *queue;
     trainer_lane *lane; /* while queued: where it stands */
     int64_t charged_us; /* since when its queue is charged; 0 = not known */
@@ -97,6 +117,8 @@ struct trainer_node {
     bool stopped;        /* … stopped */
     bool lost;           /* a person said so; until it reports again */
     bool proves;         /* it knows nonces */
+    char *address;       /* by which processes on other nodes reach those on it; NULL = it takes no part of a gang */
+    char *host;          /* as it calls itself */
     bool opens;          /* it has the key that seals secrets */
     pst_isolation floor; /* the weakest that its operator allows */
     int64_t epoch, seen_us;
@@ -196,7 +218,7 @@ void tcore_queues_read_past(tcore *c); /* after a load, once: what was used */
 void tcore_queues_reset(tcore *c);
 
 /* ---- places.c: sites, nodes, what of them is taken, who waits where */
-trainer_needs trainer_needs_of(const pst_manifest *m);
+trainer_gang *trainer_gang_of(const pst_manifest *m); /* free() */
 trainer_site *tcore_site(tcore *c, const char *name); /* made when new */
 void trainer_site_free(void *site);
 trainer_node *tcore_node(tcore *c, const char *site, const char *name); /* made when new */
@@ -210,12 +232,15 @@ size_t trainer_lane_barred(const trainer_lane *l);   /* where those begin that a
 
 /* ---- nonces.c */
 /* Node, epoch and nonce of a command; their digests into the state. */
-void tcore_sign(tcore *c, trainer_job *j, pst_job_command *cmd);
+void tcore_sign(tcore *c, trainer_job *j, const trainer_node *to, pst_job_command *cmd);
 
 /* ---- jobs.c: the jobs in memory, and what a step produces */
 /* The one setter of a job's state: checks the table, numbers the event, appends it, marks the state dirty. */
 pst_job_event *tcore_emit(tcore *c, trainer_job *j, enum pst_job_event_type type, pst_job_public_state to, const trainer_say *say);
+/* To every node of its generation; *_to: to one of them. */
 void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason);
+void tcore_command_to(tcore *c, trainer_job *j, const char *node, enum pst_job_command_type command, const char *request_id,
+                      const char *reason);
 /* An answer REJECTED: of the job when there is one, else by itself with sequence 0. */
 void tcore_reject(tcore *c, trainer_job *j, const char *training_id, const char *request_id, const trainer_say *say);
 /* The answer to a request that is about no job: sequence 0. */
@@ -246,14 +271,28 @@ bool trainer_node_has_lease(const tcore *c, const trainer_node *n);
 pst_isolation trainer_isolation_of(const pst_manifest *m);
 /* Is it weaker than every node of the site allows? The sentence (free()), or NULL. */
 char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation);
-/* More than any node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
-char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs);
+bool trainer_node_forbids(const trainer_node *n, pst_isolation isolation);
+char *trainer_node_closed(const tcore *c, const trainer_node *n); /* why it takes nothing at the moment (free()), or NULL */
+/* More than any single node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
+char *trainer_one_node_never(const trainer_site *site, const trainer_gang *gang);
 /* Could it run there now, were the node empty? */
 bool trainer_node_suits(const tcore *c, const trainer_node *n, const trainer_job *j);
 /* By how much it is too full for that, in parts of its size; 0 = it has room. */
 double trainer_node_shortfall(const trainer_node *n, const trainer_needs *needs);
-/* The node that takes it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
+/* What the job may not have of it: what is used, and room that is kept for another (queue.c), whichever is more. */
+trainer_needs trainer_node_taken(const trainer_node *n, const trainer_job *j);
+/* The node that takes all of it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
 trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound);
+
+/* ---- spread.c: gangs over several nodes */
+/* More than any node of the site has, and more than those together where it may be spread? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
+char *trainer_queue_never(const trainer_site *site, const trainer_gang *gang);
+/* A node for each of its processes, all of which have room now (free()), or NULL and why not (free()). */
+trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char **ret_why);
+bool trainer_is_on(const trainer_job *j, const char *node);
+/* The names of the nodes of its generation, each once; *ret_n of them, at least 1. Names are borrowed; free() the array. */
+const char **trainer_job_nodes(const trainer_job *j, size_t *ret_n);
+char *trainer_nodes_text(const trainer_job *j); /* "node a", "nodes a, b and c"; free() */
 
 /* ---- after.c: jobs that wait for other jobs */
 char *trainer_barred_text(const trainer_job *j); /* why it is; free() */

@@ -2,6 +2,7 @@
  * table of transitions and aborts on what is not in it, numbers the event, and marks the state for publishing: so no event is without its
  * state, and no state changes without an event. */
 #include "common/base/array.h"
+#include "schemas/job_state.h"
 #include "trainer/core_state.h"
 
 #include <stdlib.h>
@@ -44,6 +45,8 @@ void trainer_job_free(void *p)
     pst_event_clear(&pst_job_state_type, &j->s);
     free(j->retry_on);
     pst_task_array_done(&j->tasks);
+    free(j->gang);
+    free(j->parts);
     free(j);
 }
 
@@ -62,7 +65,9 @@ void tcore_read_manifest(trainer_job *j)
     j->deadline_us = m.deadline_us;
     j->grace_us = m.grace_us;
     j->isolation = trainer_isolation_of(&m);
-    j->needs = trainer_needs_of(&m);
+    free(j->gang);
+    j->gang = trainer_gang_of(&m);
+    j->needs = j->gang->all;
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
@@ -284,20 +289,27 @@ static void fill_spec(trainer_job *j, pst_deploy_spec *spec)
     spec->gpus = j->s.gpus;
     spec->memory_bytes = j->s.memory_bytes;
     spec->grace_ms = (int32_t)(j->grace_us / 1000);
+    if (pst_job_is_spread(&j->s)) {
+        spec->nodes = pst_alloc(j->s.n_processes * sizeof *spec->nodes);
+        for (size_t i = 0; i < j->s.n_processes; i++)
+            spec->nodes[spec->n_nodes++] = pst_strdup(j->s.processes[i].node);
+    }
     if (j->s.code) {
         spec->code = pst_alloc(sizeof *spec->code);
         pst_event_copy(&pst_code_ref_type, j->s.code, spec->code);
     }
 }
 
-void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason)
+void tcore_command_to(tcore *c, trainer_job *j, const char *node, enum pst_job_command_type command, const char *request_id,
+                      const char *reason)
 {
     trainer_action *a = add_action(c, PST_DO_COMMAND, j->s.training_id);
     pst_job_command *cmd = &a->command;
-    a->seal = tcore_node(c, j->s.site, j->s.node)->opens;
+    a->seal = tcore_node(c, j->s.site, node)->opens;
     cmd->training_id = pst_strdup(j->s.training_id);
     cmd->generation = j->s.generation;
     cmd->site = pst_strdup(j->s.site);
+    cmd->node = pst_strdup(command == PST_JOB_COMMAND_TYPE_CLEAN ? "" : node); /* each node may hold folders of it */
     cmd->command = command;
     cmd->time = c->now_us;
     cmd->request_id = pst_strdup(request_id ? request_id : j->s.request_id);
@@ -306,8 +318,19 @@ void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, 
         cmd->spec = pst_alloc(sizeof *cmd->spec);
         fill_spec(j, cmd->spec);
     }
-    tcore_sign(c, j, cmd);
+    tcore_sign(c, j, tcore_node(c, j->s.site, node), cmd);
     tcore_changed(c, j);
+}
+
+void tcore_command(tcore *c, trainer_job *j, enum pst_job_command_type command, const char *request_id, const char *reason)
+{
+    size_t n;
+    const char **nodes = trainer_job_nodes(j, &n);
+    if (command == PST_JOB_COMMAND_TYPE_CLEAN) /* one, to all of the site */
+        n = 1;
+    for (size_t i = 0; i < n; i++)
+        tcore_command_to(c, j, nodes[i], command, request_id, reason);
+    free(nodes);
 }
 
 void tcore_command_node(tcore *c, const trainer_node *n, enum pst_job_command_type command, const char *request_id, const char *reason)

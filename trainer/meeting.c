@@ -1,11 +1,11 @@
 /* meeting.c - the processes of a gang say by which address they are reached, and none begins before all have. The Trainer keeps what they said, so that
  * whoever asks why a job does not start is told for whom it waits, and so that a gang of which one is never heard ends with a sentence. Who
  * begins when is the supervisors' to decide (common/objects/members.h); nothing here holds them up. */
+#include "common/base/address.h"
 #include "common/base/clock.h"
 #include "schemas/job_state.h"
 #include "trainer/core_state.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,22 +16,22 @@ static bool has_address(const pst_job_process *p)
     return p->address && *p->address;
 }
 
-static bool is_reached(const pst_job_process *p)
+static bool is_reached(const trainer_job *j, const pst_job_process *p)
 {
-    return has_address(p) || p->state >= PST_JOB_PROCESS_STATE_RUNNING;
+    return has_address(p) || (p->state >= PST_JOB_PROCESS_STATE_RUNNING && !pst_job_is_spread(&j->s));
 }
 
 /* Those that have said nothing; *ret_first: the first of them. Somebody has to have said something: where none does, the supervisors are of a version
  * that does not. */
 static size_t missing(const trainer_job *j, const pst_job_process **ret_first)
 {
-    size_t n = 0, said = 0;
+    size_t n = 0, said = pst_job_is_spread(&j->s); /* over several nodes all are of a version that does */
     *ret_first = NULL;
     for (size_t i = 0; i < j->s.n_processes; i++) {
         const pst_job_process *p = &j->s.processes[i];
         said += has_address(p);
-        n += !is_reached(p);
-        if (!is_reached(p) && !*ret_first)
+        n += !is_reached(j, p);
+        if (!is_reached(j, p) && !*ret_first)
             *ret_first = p;
     }
     return said ? n : 0;
@@ -39,12 +39,21 @@ static size_t missing(const trainer_job *j, const pst_job_process **ret_first)
 
 #define WAITS_FOR "waits for the addresses of "
 
-/* "waits for the addresses of worker-2 and 3 others"; free() */
-static char *waiting_text(const pst_job_process *first, size_t n)
+/* "waits for the addresses of worker-2 and 3 others", "… of worker-2 on node b"; free() */
+static char *waiting_text(const trainer_job *j, const pst_job_process *first, size_t n)
 {
-    if (n == 1)
-        return pst_sprintf(WAITS_FOR "%s", first->name);
-    return pst_sprintf(WAITS_FOR "%s and %zu other%s", first->name, n - 1, n == 2 ? "" : "s");
+    pst_buf b = {0};
+    pst_buf_printf(&b, WAITS_FOR "%s", first->name);
+    if (pst_job_is_spread(&j->s))
+        pst_buf_printf(&b, " on node %s", pst_job_process_node(&j->s, first));
+    if (n > 1)
+        pst_buf_printf(&b, " and %zu other%s", n - 1, n == 2 ? "" : "s");
+    return pst_buf_steal(&b);
+}
+
+static bool is_waiting_reason(const trainer_job *j)
+{
+    return j->s.reason && !strncmp(j->s.reason, WAITS_FOR, sizeof WAITS_FOR - 1);
 }
 
 /* ---- what one says ----------------------------------------------------------------------------------------------------------------- */
@@ -57,26 +66,36 @@ static int32_t port_in(const pst_process_report *r, const char *key)
     return t && end != t && !*end && v > 0 && v < 65536 ? (int32_t)v : 0;
 }
 
-static bool is_numeric(const char *address)
+/* The state that has every address is the list of members, and goes to every node as such (lcm/membership.h); this tells people. */
+static void say_members(tcore *c, trainer_job *j)
 {
-    unsigned char raw[16];
-    return inet_pton(AF_INET, address, raw) == 1 || inet_pton(AF_INET6, address, raw) == 1;
+    char *nodes = trainer_nodes_text(j);
+    char *reason =
+        pst_sprintf("generation %d has its %zu members: every one is reachable, on %s", j->s.generation, j->s.n_processes, nodes);
+    if (is_waiting_reason(j))
+        tcore_set_text(&j->s.reason, NULL);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = reason});
+    free(reason);
+    free(nodes);
 }
 
 void tcore_reachable(tcore *c, trainer_job *j, const pst_process_report *r)
 {
     pst_job_process *p = NULL;
+    const pst_job_process *first;
     for (size_t i = 0; r->process && i < j->s.n_processes; i++)
         if (!strcmp(j->s.processes[i].name, r->process))
             p = &j->s.processes[i];
     const char *host = pst_str_map_get(r->details, r->n_details, "host"), *address = pst_str_map_get(r->details, r->n_details, "address");
     int32_t port = port_in(r, "port"), master_port = port_in(r, "master_port"), other_port = port_in(r, "other_port");
-    if (!p || !address || !is_numeric(address) || !port || !master_port || !other_port) {
+    if (!p || !address || !pst_address_is_numeric(address) || !port || !master_port || !other_port) {
         c->counts.reports_unknown++;
         return;
     }
-    if (pst_job_process_is_ended(p->state) || (has_address(p) && !strcmp(p->address, address) && p->port == port &&
-                                               p->master_port == master_port && p->other_port == other_port)) {
+    bool met = pst_job_is_spread(&j->s) && !missing(j, &first); /* the list was made, and stands */
+    if (met || pst_job_process_is_ended(p->state) ||
+        (has_address(p) && !strcmp(p->address, address) && p->port == port && p->master_port == master_port &&
+         p->other_port == other_port)) {
         c->counts.reports_repeated++;
         return;
     }
@@ -86,13 +105,15 @@ void tcore_reachable(tcore *c, trainer_job *j, const pst_process_report *r)
     p->master_port = master_port;
     p->other_port = other_port;
     tcore_changed(c, j);
+    if (pst_job_is_spread(&j->s) && !missing(j, &first))
+        say_members(c, j);
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------------------------- */
 
 static void give_up_waiting(tcore *c, trainer_job *j, const pst_job_process *first, size_t n)
 {
-    char *who = waiting_text(first, n), span[32];
+    char *who = waiting_text(j, first, n), span[32];
     char *reason = pst_sprintf("the gang did not meet within %s: it %s, %s", pst_span_text(LIMIT_US, span), who,
                                n == 1 ? "which has not said where it is reached" : "which have not said where they are reached");
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.process = first->name, .reason_code = "S101", .reason = reason});
@@ -104,7 +125,7 @@ static void give_up_waiting(tcore *c, trainer_job *j, const pst_job_process *fir
 /* What it waited for is there: the remark is out of date. */
 static void say_met(tcore *c, trainer_job *j, size_t n)
 {
-    if (n || !j->s.reason || strncmp(j->s.reason, WAITS_FOR, sizeof WAITS_FOR - 1) != 0)
+    if (n || !is_waiting_reason(j))
         return;
     tcore_set_text(&j->s.reason, NULL);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = "every process of the gang is reachable"});
@@ -126,7 +147,7 @@ void trainer_meeting_tick(tcore *c, trainer_job *j)
         give_up_waiting(c, j, first, n);
         return;
     }
-    char *text = waiting_text(first, n);
+    char *text = waiting_text(j, first, n);
     if (waited_us >= SAY_AFTER_US && (!j->s.reason || strcmp(j->s.reason, text) != 0)) {
         tcore_set_text(&j->s.reason, text);
         tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.process = first->name, .reason = text});

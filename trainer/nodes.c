@@ -2,9 +2,11 @@
  * share. A generation is given to one node and charged there. A node that is silent keeps its jobs: missing information is no evidence of
  * death. Only a person gives them up, one job (terminate --force) or the whole node (nodes lost); the generation is fenced then, and what
  * is left of it is ended when the node comes back. */
+#include "common/base/address.h"
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/seal.h"
+#include "common/objects/members.h"
 #include "schemas/deploy_digest.h"
 #include "schemas/job_state.h"
 #include "trainer/core_state.h"
@@ -41,6 +43,9 @@ void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
     const char *floor = pst_str_map_get(w->details, w->n_details, PST_ISOLATION_DETAIL);
     if (!floor || pst_isolation_parse(floor, &n->floor) < 0)
         n->floor = PST_ISOLATION_DEFAULT;
+    const char *address = pst_str_map_get(w->details, w->n_details, PST_ADDRESS_DETAIL);
+    tcore_set_text(&n->address, n->proves && address && pst_address_is_numeric(address) ? address : NULL);
+    tcore_set_text(&n->host, w->host ? w->host : "");
     n->known = true;
     n->lost = !strcmp(w->state, "lost"); /* our own word, read again; its next heartbeat takes it back */
     n->accepting = !strcmp(w->state, "running");
@@ -71,9 +76,9 @@ static bool is_silent(const tcore *c, const trainer_node *n)
 /* ---- silence --------------------------------------------------------------------------------------------------------------------- */
 
 /* Where the remark on silence stands in the job's reason, or NULL. */
-static char *remark_in(const trainer_job *j)
+static char *remark_in(const trainer_job *j, const char *node)
 {
-    char *head = pst_sprintf("node %s of site %s is silent", j->s.node, j->s.site);
+    char *head = pst_sprintf("node %s of site %s is silent", node, j->s.site);
     char *at = j->s.reason ? strstr(j->s.reason, head) : NULL;
     free(head);
     return at;
@@ -86,7 +91,7 @@ static void say_silent(tcore *c, trainer_job *j, const trainer_node *n)
         pst_time_text(n->seen_us, when);
     char *remark = pst_sprintf("node %s of site %s is silent: it has not been heard since %s, and nothing is known of what runs there; "
                                "`penstock terminate --force` ends the job without it, `penstock nodes lost %s` gives the node up",
-                               j->s.node, j->s.site, when, j->s.node);
+                               n->name, j->s.site, when, n->name);
     char *reason = j->s.reason && *j->s.reason ? pst_sprintf("%s; %s", j->s.reason, remark) : pst_strdup(remark);
     tcore_set_text(&j->s.reason, reason);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason_code = "NODE_SILENT", .reason = remark});
@@ -94,47 +99,74 @@ static void say_silent(tcore *c, trainer_job *j, const trainer_node *n)
     free(remark);
 }
 
-static void say_back(tcore *c, trainer_job *j, const char *remark)
+static void say_back(tcore *c, trainer_job *j, const trainer_node *n, const char *remark)
 {
     size_t keep = (size_t)(remark - j->s.reason);
     char *base = pst_strndup(j->s.reason, keep > 2 ? keep - 2 : 0);
-    char *reason = pst_sprintf("node %s of site %s reports again", j->s.node, j->s.site);
+    char *reason = pst_sprintf("node %s of site %s reports again", n->name, j->s.site);
     tcore_set_text(&j->s.reason, *base ? base : NULL);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = reason});
     free(reason);
     free(base);
 }
 
-/* Ends the generation without its node: what was not observed to have ended counts as lost, and whatever still runs is fenced. */
-static void give_up(tcore *c, trainer_job *j, const char *actor, const char *reason)
+static bool lives_on(const trainer_job *j, const char *node)
 {
-    tcore_command(c, j, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
     for (size_t i = 0; i < j->s.n_processes; i++)
-        if (!pst_job_process_is_ended(j->s.processes[i].state))
+        if (!pst_job_process_is_ended(j->s.processes[i].state) && !strcmp(pst_job_process_node(&j->s, &j->s.processes[i]), node))
+            return true;
+    return false;
+}
+
+/* Ends the generation without one of its nodes: what was not observed to have ended there counts as lost, and whatever still runs is fenced. On
+ * other nodes it is ended as after any failure, and waited for. True: nothing of it was left, and j may be freed. */
+static bool give_up(tcore *c, trainer_job *j, const char *node, const char *actor, const char *reason)
+{
+    tcore_command_to(c, j, node, PST_JOB_COMMAND_TYPE_KILL, NULL, reason);
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        if (!pst_job_process_is_ended(j->s.processes[i].state) && !strcmp(pst_job_process_node(&j->s, &j->s.processes[i]), node))
             j->s.processes[i].state = PST_JOB_PROCESS_STATE_LOST;
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.actor = actor, .reason_code = "S104", .reason = reason});
     if (j->s.stop_action == PST_JOB_STOP_ACTION_NONE)
         tcore_start_failing(c, j, NULL, "S104", reason);
     else
         tcore_set_text(&j->s.reason, reason);
+    bool over = trainer_count_from(j, PST_JOB_PROCESS_STATE_EXITED, false) == (int)j->s.n_processes;
     tcore_conclude(c, j);
+    return over;
 }
 
-bool tcore_force(tcore *c, trainer_job *j)
+static bool force_node(tcore *c, trainer_job *j, const char *node)
 {
-    bool ends = j->s.stop_action == PST_JOB_STOP_ACTION_TERMINATE || j->s.stop_action == PST_JOB_STOP_ACTION_DELETE;
-    const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
-    if (!j->s.stop_force || !ends || !pst_job_state_is_live(j->s.state) || !is_silent(c, n))
-        return false;
     char *actor = pst_sprintf("user:%s", j->s.stop_by);
     char *reason =
         pst_sprintf("ended by force by user %s: node %s of site %s is silent; what may still run there is fenced, and ended when "
                     "the node comes back",
-                    j->s.stop_by, j->s.node, j->s.site);
-    give_up(c, j, actor, reason);
+                    j->s.stop_by, node, j->s.site);
+    bool over = give_up(c, j, node, actor, reason);
     free(reason);
     free(actor);
-    return true;
+    return over;
+}
+
+bool tcore_force(tcore *c, trainer_job *j)
+{
+    bool ends = j->s.stop_action == PST_JOB_STOP_ACTION_TERMINATE || j->s.stop_action == PST_JOB_STOP_ACTION_DELETE, over = false;
+    if (!j->s.stop_force || !ends || !pst_job_state_is_live(j->s.state))
+        return false;
+    size_t n;
+    const char **borrowed = trainer_job_nodes(j, &n);
+    char **nodes = pst_alloc((n + 1) * sizeof *nodes); /* the job may end, and its names with it */
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = pst_strdup(borrowed[i]);
+    free(borrowed);
+    for (size_t i = 0; i < n && !over; i++)
+        if (is_silent(c, tcore_node(c, j->site->name, nodes[i])) && lives_on(j, nodes[i]))
+            over = force_node(c, j, nodes[i]);
+    for (size_t i = 0; i < n; i++)
+        free(nodes[i]);
+    free(nodes);
+    return over;
 }
 
 /* Given to a site as a whole, by a Trainer of before nodes had ids, and nobody took it up: where several LCMs could have, none may. Now that
@@ -158,22 +190,32 @@ static bool is_untaken(const tcore *c, const trainer_job *j)
     return there;
 }
 
+static void silences_of(tcore *c, trainer_job *j)
+{
+    size_t n_nodes;
+    const char **nodes = trainer_job_nodes(j, &n_nodes);
+    for (size_t i = 0; i < n_nodes; i++) {
+        const trainer_node *n = tcore_node(c, j->s.site, nodes[i]);
+        const char *remark = remark_in(j, nodes[i]);
+        if (is_silent(c, n) && !remark && lives_on(j, nodes[i]))
+            say_silent(c, j, n);
+        else if (remark && trainer_node_has_lease(c, n))
+            say_back(c, j, n, remark);
+    }
+    free(nodes);
+}
+
 void tcore_silences(tcore *c)
 {
     for (size_t i = c->n_live; i-- > 0;) { /* from the end: one that ends is replaced by one seen already */
         trainer_job *j = c->live[i];
-        const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
         if (is_untaken(c, j)) {
-            give_up(c, j, "trainer", "an older Trainer gave it to no node in particular, and none has started it");
+            give_up(c, j, "", "trainer", "an older Trainer gave it to no node in particular, and none has started it");
             continue;
         }
         if (tcore_force(c, j) || !*j->s.node) /* given to a site of before nodes had ids: nobody in particular is silent */
             continue;
-        const char *remark = remark_in(j);
-        if (is_silent(c, n) && !remark)
-            say_silent(c, j, n);
-        else if (remark && trainer_node_has_lease(c, n))
-            say_back(c, j, remark);
+        silences_of(c, j);
     }
 }
 
@@ -195,8 +237,8 @@ static void node_lost(tcore *c, trainer_node *n, const char *actor, const char *
     n->lost = true;
     n->accepting = false;
     for (size_t i = c->n_live; i-- > 0;)
-        if (c->live[i]->node == n)
-            give_up(c, c->live[i], actor, reason);
+        if (!strcmp(c->live[i]->s.site, n->site->name) && lives_on(c->live[i], n->name))
+            give_up(c, c->live[i], n->name, actor, reason);
     tcore_tell_node(c, n, "lost");
     free(reason);
 }

@@ -21,14 +21,13 @@ static char *make_nonce(const tcore *c, const trainer_job *j, const char *kind)
     return pst_strndup(hex, 32);
 }
 
-void tcore_sign(tcore *c, trainer_job *j, pst_job_command *cmd)
+/* Nodes of one generation share its nonce: the text that it is made of is the same in one step. */
+void tcore_sign(tcore *c, trainer_job *j, const trainer_node *to, pst_job_command *cmd)
 {
     char hex[65] = "";
     bool deploy = cmd->command == PST_JOB_COMMAND_TYPE_DEPLOY;
-    const trainer_node *n = tcore_node(c, j->s.site, j->s.node);
-    cmd->node = pst_strdup(cmd->command == PST_JOB_COMMAND_TYPE_CLEAN ? "" : j->s.node); /* each node may hold folders of it */
-    cmd->epoch = n->epoch;
-    if (cmd->command == PST_JOB_COMMAND_TYPE_CLEAN || (deploy ? !n->proves : !*j->s.nonce_sha256)) {
+    cmd->epoch = to->epoch;
+    if (cmd->command == PST_JOB_COMMAND_TYPE_CLEAN || (deploy ? !to->proves : !*j->s.nonce_sha256)) {
         cmd->nonce = pst_strdup("");
     } else {
         cmd->nonce = make_nonce(c, j, pst_job_command_type_text(cmd->command));

@@ -173,7 +173,8 @@ static int add(trainer_outbox *o, const trainer_action *a, const pst_trace *trac
             command.spec = &spec;
         }
         event = &command;
-        l.id = pst_sprintf("%s/%d/%s", a->key ? a->key : "", a->command.generation, pst_job_command_type_text(a->command.command));
+        l.id = pst_sprintf("%s/%d/%s%s%s", a->key ? a->key : "", a->command.generation, pst_job_command_type_text(a->command.command),
+                           *a->command.node ? "/" : "", a->command.node); /* to each node of a gang one */
         l.type = "penstock.JobCommand";
         l.time_us = a->command.time;
         break;

@@ -51,7 +51,7 @@ pst_isolation trainer_isolation_of(const pst_manifest *m)
     return enough ? PST_ISOLATION_DEFAULT : m->isolation;
 }
 
-static bool forbids(const trainer_node *n, pst_isolation isolation)
+bool trainer_node_forbids(const trainer_node *n, pst_isolation isolation)
 {
     return isolation != PST_ISOLATION_DEFAULT && isolation < n->floor;
 }
@@ -61,7 +61,7 @@ char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation)
     const trainer_node *mildest = NULL;
     for (size_t i = 0; i < site->n_nodes; i++) {
         const trainer_node *n = site->nodes[i];
-        if (n->known && !n->lost && !forbids(n, isolation))
+        if (n->known && !n->lost && !trainer_node_forbids(n, isolation))
             return NULL;
         if (n->known && !n->lost && (!mildest || n->floor < mildest->floor))
             mildest = n;
@@ -72,14 +72,15 @@ char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation)
                : NULL;
 }
 
-char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
+char *trainer_one_node_never(const trainer_site *site, const trainer_gang *gang)
 {
+    const trainer_needs *needs = &gang->all;
     static const trainer_needs nothing = {0};
     const trainer_node *widest = NULL;
     size_t n = 0;
     for (size_t i = 0; i < site->n_nodes; i++) {
         const trainer_node *x = site->nodes[i];
-        if (!x->known || x->lost)
+        if (!x->known || x->lost || (*gang->node && strcmp(x->name, gang->node) != 0))
             continue;
         if (fits(needs, &x->capacity, &nothing))
             return NULL;
@@ -89,9 +90,14 @@ char *trainer_queue_never(const trainer_site *site, const trainer_needs *needs)
     if (!widest)
         return NULL;
     char *text = shortage(needs, &widest->capacity, &nothing);
-    char *never = n == 1 ? pst_sprintf("site %s can never run it, even when empty: it needs %s", site->name, text)
-                         : pst_sprintf("none of the %zu nodes of site %s can ever run it, even when empty: it needs %s on %s", n,
-                                       site->name, text, widest->name);
+    char *never;
+    if (*gang->node)
+        never = pst_sprintf("node %s of site %s can never run it, even when empty: it needs %s", gang->node, site->name, text);
+    else if (n == 1)
+        never = pst_sprintf("site %s can never run it, even when empty: it needs %s", site->name, text);
+    else
+        never = pst_sprintf("none of the %zu nodes of site %s can ever run it, even when empty: it needs %s on %s", n, site->name, text,
+                            widest->name);
     free(text);
     return never;
 }
@@ -107,8 +113,7 @@ static const trainer_node *takes_all(const tcore *c, const trainer_node *beside)
     return NULL;
 }
 
-/* Why the node takes nothing at the moment, or NULL. */
-static char *node_closed(const tcore *c, const trainer_node *n)
+char *trainer_node_closed(const tcore *c, const trainer_node *n)
 {
     char when[32];
     if (n->lost)
@@ -135,12 +140,14 @@ static char *site_closed(const tcore *c, const trainer_site *s)
     for (size_t i = 0; i < s->n_nodes; i++)
         if (s->nodes[i]->known && (!last || s->nodes[i]->seen_us > last->seen_us))
             last = s->nodes[i];
-    return last ? node_closed(c, last) : pst_sprintf("no LCM of site %s has reported yet", s->name);
+    return last ? trainer_node_closed(c, last) : pst_sprintf("no LCM of site %s has reported yet", s->name);
 }
 
-/* A job with checkpoints goes where they lie, unless that node is lost. "" = anywhere. */
+/* To the node that it asks for; a job with checkpoints goes where they lie, unless that node is lost. "" = anywhere. */
 static const char *bound_to(const trainer_job *j)
 {
+    if (*j->gang->node)
+        return j->gang->node;
     for (size_t i = 0; *j->s.checkpoint_node && i < j->site->n_nodes; i++) {
         const trainer_node *n = j->site->nodes[i];
         if (!strcmp(n->name, j->s.checkpoint_node) && n->known && !n->lost)
@@ -152,9 +159,9 @@ static const char *bound_to(const trainer_job *j)
 bool trainer_node_suits(const tcore *c, const trainer_node *n, const trainer_job *j)
 {
     const char *bound = bound_to(j);
-    if (!n || !n->known || (*bound && strcmp(n->name, bound)) || forbids(n, j->isolation))
+    if (!n || !n->known || (*bound && strcmp(n->name, bound)) || trainer_node_forbids(n, j->isolation))
         return false;
-    char *closed = node_closed(c, n);
+    char *closed = trainer_node_closed(c, n);
     free(closed);
     return !closed && j->needs.cpu <= n->capacity.cpu && j->needs.memory <= n->capacity.memory && j->needs.gpus <= n->capacity.gpus;
 }
@@ -171,8 +178,7 @@ double trainer_node_shortfall(const trainer_node *n, const trainer_needs *needs)
            lacking(needs->gpus, n->capacity.gpus, n->used.gpus);
 }
 
-/* What the job may not have of the node: what is used, and room that is kept for another (queue.c), whichever is more. */
-static trainer_needs taken(const trainer_node *n, const trainer_job *j)
+trainer_needs trainer_node_taken(const trainer_node *n, const trainer_job *j)
 {
     trainer_needs t = n->used;
     if (!n->kept_for || n->kept_for == j)
@@ -208,21 +214,21 @@ trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **re
         trainer_node *n = j->site->nodes[i];
         if (!n->known || (*bound && strcmp(n->name, bound)))
             continue;
-        char *why = node_closed(c, n);
+        char *why = trainer_node_closed(c, n);
         if (why) {
             if (*bound && !closed)
-                closed = pst_sprintf("its checkpoints lie on node %s: %s", bound, why);
+                closed = pst_sprintf("%s node %s: %s", *j->gang->node ? "penstock.node asks for" : "its checkpoints lie on", bound, why);
             free(why);
             continue;
         }
-        if (forbids(n, j->isolation)) {
+        if (trainer_node_forbids(n, j->isolation)) {
             if (!closed)
                 closed = pst_sprintf("penstock.isolation: %s is weaker than the operator of node %s allows (%s)",
                                      pst_isolation_name(j->isolation), n->name, pst_isolation_name(n->floor));
             continue;
         }
         open++;
-        trainer_needs used = taken(n, j);
+        trainer_needs used = trainer_node_taken(n, j);
         if (fits(&j->needs, &n->capacity, &used)) {
             best = better(j, best, n);
         } else if (!lacks) {
@@ -235,6 +241,10 @@ trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **re
     if (!best && lacks)
         *ret_why = open == 1 ? pst_sprintf("it waits for %s", strstr(lacks, ": ") + 2)
                              : pst_sprintf("it waits for room on one of the %zu nodes of site %s; on %s", open, j->site->name, lacks);
+    else if (!best && !closed && *j->gang->node)
+        *ret_why =
+            pst_sprintf("penstock.node asks for node %s, and no LCM of site %s calls itself so; `penstock nodes` lists those that do",
+                        j->gang->node, j->site->name);
     else if (!best)
         *ret_why = closed ? pst_strdup(closed) : site_closed(c, j->site);
     free(closed);

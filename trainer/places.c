@@ -3,23 +3,11 @@
  * whole numbers, so that they come back to zero exactly. Who waits at a site stands in a lane, one for each
  * queue, which is kept in order at all times: by priority, then submission, and what is held, or waits for other jobs, at its end. */
 #include "common/base/array.h"
+#include "schemas/job_state.h"
 #include "trainer/core_state.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-trainer_needs trainer_needs_of(const pst_manifest *m)
-{
-    trainer_needs all = {0};
-    for (size_t i = 0; i < m->n_roles; i++) {
-        const pst_role *r = &m->roles[i];
-        all.cpu += r->count * (int64_t)llround(r->cpus * PST_CPU_UNIT);
-        all.memory += r->count * r->memory_bytes;
-        all.gpus += (int64_t)r->count * r->gpus;
-    }
-    return all;
-}
 
 /* ---- sites and nodes ------------------------------------------------------------------------------------------------------------- */
 
@@ -76,32 +64,67 @@ void trainer_node_free(void *node)
     if (!n)
         return;
     free(n->name);
+    free(n->address);
+    free(n->host);
     free(n);
 }
 
 /* ---- charges --------------------------------------------------------------------------------------------------------------------- */
 
+static void charge_node(trainer_job *j, trainer_node *n, const trainer_needs *needs)
+{
+    trainer_part *p = NULL;
+    for (size_t i = 0; i < j->n_parts && !p; i++)
+        p = j->parts[i].node == n ? &j->parts[i] : NULL;
+    if (!p) {
+        j->parts = pst_array_one_more(j->parts, j->n_parts, sizeof *j->parts);
+        p = &j->parts[j->n_parts++];
+        *p = (trainer_part){.node = n};
+    }
+    trainer_needs *sums[] = {&p->needs, &n->used};
+    for (int i = 0; i < 2; i++) {
+        sums[i]->cpu += needs->cpu;
+        sums[i]->memory += needs->memory;
+        sums[i]->gpus += needs->gpus;
+    }
+}
+
+/* Of a gang over several nodes each process is charged to its own. A state whose processes are not the manifest's is charged as a whole. */
 void tcore_charge(tcore *c, trainer_job *j)
 {
-    PST_ASSERT(!j->charged);
+    PST_ASSERT(!j->charged && !j->n_parts);
+    const trainer_gang *g = j->gang;
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < g->n; i++)
+        count += (size_t)g->roles[i].count;
     j->node = tcore_node(c, j->s.site, j->s.node);
     j->charged = true;
-    j->node->used.cpu += j->needs.cpu;
-    j->node->used.memory += j->needs.memory;
-    j->node->used.gpus += j->needs.gpus;
     tcore_queue_charge(c, j);
+    if (!pst_job_is_spread(&j->s) || count != j->s.n_processes) {
+        charge_node(j, j->node, &j->needs);
+        return;
+    }
+    for (size_t i = 0; i < g->n; i++)
+        for (int k = 0; k < g->roles[i].count; k++)
+            charge_node(j, tcore_node(c, j->s.site, pst_job_process_node(&j->s, &j->s.processes[at++])), &g->roles[i].each);
 }
 
 void tcore_release(tcore *c, trainer_job *j)
 {
     if (!j->charged)
         return;
-    trainer_needs *used = &j->node->used;
+    for (size_t i = 0; i < j->n_parts; i++) {
+        trainer_needs *used = &j->parts[i].node->used;
+        const trainer_needs *needs = &j->parts[i].needs;
+        used->cpu -= needs->cpu;
+        used->memory -= needs->memory;
+        used->gpus -= needs->gpus;
+        PST_ASSERT(used->cpu >= 0 && used->memory >= 0 && used->gpus >= 0);
+    }
+    free(j->parts);
+    j->parts = NULL;
+    j->n_parts = 0;
     j->charged = false;
-    used->cpu -= j->needs.cpu;
-    used->memory -= j->needs.memory;
-    used->gpus -= j->needs.gpus;
-    PST_ASSERT(used->cpu >= 0 && used->memory >= 0 && used->gpus >= 0);
     tcore_queue_release(c, j);
 }
 

@@ -36,6 +36,7 @@ static void make_processes(trainer_job *j)
         j->s.processes[i].name = pst_strdup(name);
         j->s.processes[i].host = pst_strdup("");
         j->s.processes[i].address = pst_strdup("");
+        j->s.processes[i].node = pst_strdup("");
         j->s.processes[i].state = PST_JOB_PROCESS_STATE_WAITING;
     }
     pst_manifest_done(&m);
@@ -43,7 +44,15 @@ static void make_processes(trainer_job *j)
     pst_complaints_done(&warnings);
 }
 
-static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
+/* nodes: of each process, in their order. */
+static void spread_processes(trainer_job *j, trainer_node *const *nodes)
+{
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        tcore_set_text(&j->s.processes[i].node, nodes[i]->name);
+}
+
+/* To one node, or (nodes) to several. */
+static void deploy(tcore *c, trainer_job *j, const trainer_node *node, trainer_node *const *nodes)
 {
     PST_ASSERT(j->queued && !j->charged && !j->barred); /* it waits, and nothing of an earlier generation lives on a node */
     if (j->unsaid) {
@@ -56,9 +65,11 @@ static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
         return;
     }
     trainer_queue_remove(c, j);
-    tcore_set_text(&j->s.node, node->name);
-    tcore_charge(c, j);
+    tcore_set_text(&j->s.node, nodes ? nodes[0]->name : node->name);
     make_processes(j);
+    if (nodes)
+        spread_processes(j, nodes);
+    tcore_charge(c, j);
     j->checkpoint_us = j->result_us = j->ready_us = j->done_us = j->alone_us = j->meet_us = 0;
     j->wound_up = false;
     j->s.generation++;
@@ -68,7 +79,9 @@ static void deploy(tcore *c, trainer_job *j, const trainer_node *node)
     tcore_set_text(&j->s.reason_code, NULL);
     tcore_set_text(&j->s.failed_process, "");
     c->counts.deployed++;
-    char *reason = pst_sprintf("generation %d goes to node %s of site %s", j->s.generation, node->name, j->site->name);
+    char *where = trainer_nodes_text(j);
+    char *reason = pst_sprintf("generation %d goes to %s of site %s", j->s.generation, where, j->site->name);
+    free(where);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_DEPLOYING, PST_JOB_PUBLIC_STATE_PENDING, &(trainer_say){.reason = reason});
     tcore_command(c, j, PST_JOB_COMMAND_TYPE_DEPLOY, NULL, reason);
     free(reason);
@@ -103,12 +116,24 @@ static char *behind(const trainer_site *s, const trainer_lane *l, size_t place)
                        s->name, place == 1 ? "is" : "are", first->s.training_id, first->s.reason ? first->s.reason : "it is next");
 }
 
-/* Where it may go now; else why it waits. What nodes said before we came is read first: of one that has stopped the word before its last would be
- * taken for its last, and what was given to it would wait for it. */
-static const trainer_node *find_place(tcore *c, trainer_job *j, char **ret_reason, bool *ret_bound)
+/* No single node of its site could ever hold it, and it may go to several. */
+static bool is_wide(const trainer_job *j)
 {
-    if (!c->nodes_unread)
+    char *never = j->gang->one_node ? NULL : trainer_one_node_never(j->site, j->gang);
+    free(never);
+    return never;
+}
+
+/* Where it may go now (*ret_nodes: over several, free()); else why it waits. What nodes said before we came is read first: of one that has stopped the word before its last would be
+ * taken for its last, and what was given to it would wait for it. */
+static const trainer_node *find_place(tcore *c, trainer_job *j, trainer_node ***ret_nodes, char **ret_reason, bool *ret_bound)
+{
+    if (!c->nodes_unread && !is_wide(j))
         return trainer_site_place(c, j, ret_reason, ret_bound);
+    if (!c->nodes_unread) {
+        *ret_nodes = trainer_spread_place(c, j, ret_reason);
+        return *ret_nodes ? **ret_nodes : NULL;
+    }
     *ret_reason = pst_sprintf("the Trainer has just begun and reads which nodes of site %s there are", j->s.site);
     return NULL;
 }
@@ -150,10 +175,13 @@ static void keep_on(const tcore *c, trainer_site *s, trainer_node *n, const trai
     n->kept = j->needs;
     for (size_t i = 0; i < c->n_live; i++) {
         const trainer_job *x = c->live[i];
-        if (x->node == n && x->charged && x->charged_us >= s->kept_us) {
-            n->kept.cpu += x->needs.cpu;
-            n->kept.memory += x->needs.memory;
-            n->kept.gpus += x->needs.gpus;
+        for (size_t k = 0; x->charged_us >= s->kept_us && k < x->n_parts; k++) {
+            const trainer_needs *part = &x->parts[k].needs;
+            if (x->parts[k].node != n)
+                continue;
+            n->kept.cpu += part->cpu;
+            n->kept.memory += part->memory;
+            n->kept.gpus += part->gpus;
         }
     }
 }
@@ -216,7 +244,7 @@ static void note_failed(trainer_pass *p, const trainer_job *j)
 /* The site is too small for it even when empty: true. An LCM may have come back with less than it had. */
 static bool is_too_large(tcore *c, trainer_site *s, trainer_job *j)
 {
-    char *never = c->nodes_unread ? NULL : trainer_queue_never(s, &j->needs);
+    char *never = c->nodes_unread ? NULL : trainer_queue_never(s, j->gang);
     if (!never || c->unsettled)
         j->never_us = 0;
     else if (!j->never_us)
@@ -274,6 +302,7 @@ static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *
     if (bound || !l->blocked)
         say_queued(c, j, reason);
     l->blocked |= !bound;
+    l->closed |= !bound && is_wide(j); /* no room is kept on several nodes: nothing narrower of its queue goes before it */
     l->closed |= c->nodes_unread || ++l->looks >= LOOKS_MAX;
     l->next++;
 }
@@ -295,9 +324,10 @@ static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
     }
     if (is_too_large(c, p->site, j) || is_forbidden(c, j))
         return;
-    const trainer_node *node = find_place(c, j, &reason, &bound);
+    trainer_node **nodes = NULL;
+    const trainer_node *node = find_place(c, j, &nodes, &reason, &bound);
     if (node) {
-        deploy(c, j, node);
+        deploy(c, j, node, nodes);
         const trainer_node *kept = p->site->kept_node;
         if (kept && kept->kept_for) /* it may stand beside the room that is kept */
             keep_on(c, p->site, p->site->kept_node, kept->kept_for);
@@ -305,6 +335,7 @@ static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
     } else {
         does_not_fit(c, p, j, reason, bound);
     }
+    free(nodes);
     free(reason);
 }
 

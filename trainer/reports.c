@@ -145,12 +145,20 @@ static bool move_process(tcore *c, trainer_job *j, pst_job_process *p, const str
     return true;
 }
 
+/* What a node says of the whole generation it says of what is there. */
+static bool concerns(const trainer_job *j, const pst_job_process *p, const pst_process_report *r)
+{
+    if (r->process)
+        return !strcmp(r->process, p->name);
+    return !r->node || !*r->node || !strcmp(r->node, pst_job_process_node(&j->s, p));
+}
+
 static void about_processes(tcore *c, trainer_job *j, const struct step *step, const pst_process_report *r)
 {
     bool news = false, found = false;
     for (size_t i = 0; i < j->s.n_processes; i++) {
         pst_job_process *p = &j->s.processes[i];
-        if (r->process && strcmp(r->process, p->name))
+        if (!concerns(j, p, r))
             continue;
         found = true;
         news = move_process(c, j, p, step, r) || news;
@@ -173,7 +181,7 @@ static void deploy_failed(tcore *c, trainer_job *j, const pst_process_report *r)
     const char *code = said(r->reason_code) ? r->reason_code : "S101";
     for (size_t i = 0; i < j->s.n_processes; i++) {
         pst_job_process *p = &j->s.processes[i];
-        if (p->state == PST_JOB_PROCESS_STATE_WAITING && (!r->process || !strcmp(r->process, p->name))) {
+        if (p->state == PST_JOB_PROCESS_STATE_WAITING && concerns(j, p, r)) {
             p->state = PST_JOB_PROCESS_STATE_LOST;
             news = true;
         }
@@ -226,7 +234,7 @@ static void checkpoint(tcore *c, trainer_job *j, const pst_process_report *r)
         return;
     }
     j->checkpoint_us = r->time;
-    tcore_set_text(&j->s.checkpoint_node, j->s.node);
+    tcore_set_text(&j->s.checkpoint_node, r->node && *r->node ? r->node : j->s.node);
     pst_complaints details = {0};
     for (size_t i = 0; i < r->n_details; i++)
         pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
@@ -241,13 +249,24 @@ static bool may_claim(const pst_process_report *r)
     return r->type == PST_REPORT_TYPE_LOST || r->type == PST_REPORT_TYPE_DEPLOY_FAILED;
 }
 
+/* Was it given to that node? Of one process: was that? */
+static bool is_from_its_node(const trainer_job *j, const pst_process_report *r)
+{
+    if (!r->node || !*r->node || !*j->s.node)
+        return true;
+    for (size_t i = 0; r->process && i < j->s.n_processes; i++)
+        if (!strcmp(r->process, j->s.processes[i].name))
+            return !strcmp(r->node, pst_job_process_node(&j->s, &j->s.processes[i]));
+    return trainer_is_on(j, r->node);
+}
+
 static bool believes(tcore *c, trainer_job *j, const pst_process_report *r)
 {
     char hex[65] = "";
     const char *nonce = r->nonce ? r->nonce : "", *node = r->node ? r->node : "";
     if (*nonce)
         pst_nonce_digest(nonce, hex);
-    bool here = !*node || !*j->s.node || !strcmp(node, j->s.node);
+    bool here = is_from_its_node(j, r);
     if (here &&
         (!*j->s.nonce_sha256 || !strcmp(hex, j->s.nonce_sha256) || (may_claim(r) && *j->s.claim_sha256 && !strcmp(hex, j->s.claim_sha256))))
         return true;
@@ -257,7 +276,7 @@ static bool believes(tcore *c, trainer_job *j, const pst_process_report *r)
         char *reason = pst_sprintf("node %s is asked whether it has generation %d: a report without its nonce says that it has not", node,
                                    j->s.generation);
         j->checked_us = c->now_us;
-        tcore_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, reason);
+        tcore_command_to(c, j, node, PST_JOB_COMMAND_TYPE_CHECK, NULL, reason);
         tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.reason = reason});
         free(reason);
     }
@@ -325,19 +344,42 @@ static void say_unanswered(tcore *c, trainer_job *j)
     free(reason);
 }
 
+/* Nothing of what was given to it has started. */
+static bool is_idle_on(const trainer_job *j, const char *node)
+{
+    for (size_t i = 0; i < j->s.n_processes; i++)
+        if (j->s.processes[i].state >= PST_JOB_PROCESS_STATE_STARTED && !strcmp(pst_job_process_node(&j->s, &j->s.processes[i]), node))
+            return false;
+    return true;
+}
+
+static bool is_heard(const tcore *c, const trainer_node *n)
+{
+    return *n->name && !n->lost && c->now_us - n->seen_us <= c->policy.silent_us;
+}
+
 /* A node that is heard and starts nothing may have refused the command (flooded, or of another version): asked, it says that it has nothing. */
 static void check_answer(tcore *c, trainer_job *j)
 {
-    if (j->s.state != PST_JOB_PUBLIC_STATE_PENDING || c->now_us - j->s.since < NO_ANSWER_US ||
-        trainer_count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) > 0)
+    bool begins =
+        j->s.state == PST_JOB_PUBLIC_STATE_PENDING || (pst_job_is_spread(&j->s) && j->s.state == PST_JOB_PUBLIC_STATE_DOWNLOADING);
+    if (!begins || c->now_us - j->s.since < NO_ANSWER_US)
         return;
-    if (!j->s.reason)
+    bool none = trainer_count_from(j, PST_JOB_PROCESS_STATE_STARTED, false) == 0, asked = false;
+    if (none && !j->s.reason)
         say_unanswered(c, j);
-    bool heard = j->node && *j->s.node && !j->node->lost && c->now_us - j->node->seen_us <= c->policy.silent_us;
-    if (!heard || c->now_us - j->checked_us < NO_ANSWER_US)
+    if (c->now_us - j->checked_us < NO_ANSWER_US)
         return;
-    j->checked_us = c->now_us;
-    tcore_command(c, j, PST_JOB_COMMAND_TYPE_CHECK, NULL, "nothing of it has started: is it there?");
+    size_t n;
+    const char **nodes = trainer_job_nodes(j, &n);
+    for (size_t i = 0; i < n; i++)
+        if (*nodes[i] && is_idle_on(j, nodes[i]) && is_heard(c, tcore_node(c, j->s.site, nodes[i]))) {
+            tcore_command_to(c, j, nodes[i], PST_JOB_COMMAND_TYPE_CHECK, NULL, "nothing of it has started: is it there?");
+            asked = true;
+        }
+    free(nodes);
+    if (asked)
+        j->checked_us = c->now_us;
 }
 
 void tcore_deadlines(tcore *c)

@@ -104,12 +104,12 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
                   const pst_complaints *warnings)
 {
     char *actor = pst_sprintf("user:%s", in->request->user);
-    trainer_needs needs = trainer_needs_of(m);
+    trainer_gang *gang = trainer_gang_of(m);
     const trainer_site *site = tcore_site(c, m->site);
-    char *never = c->nodes_unread ? NULL : trainer_queue_never(site, &needs);
+    char *never = c->nodes_unread ? NULL : trainer_queue_never(site, gang);
     const char *code = "INSUFFICIENT_RESOURCES";
     if (!never)
-        never = trainer_queue_exceeds(pst_map_get(&c->queues, m->queue), &needs);
+        never = trainer_queue_exceeds(pst_map_get(&c->queues, m->queue), &gang->all);
     if (!never && site->n_queue >= PST_QUEUE_MAX) {
         never = pst_sprintf("the queue of site %s is full: %d jobs wait; submit it again, as a new request, when some have run", m->site,
                             PST_QUEUE_MAX);
@@ -135,6 +135,7 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
                        &(trainer_say){.reason = warnings->n ? "admitted, with remarks on the manifest" : NULL, .details = warnings});
         trainer_queue_add(c, j);
     }
+    free(gang);
     free(never);
     free(actor);
 }

@@ -2,11 +2,11 @@
  * environment, a hosts file and a path, and it comes from reports of other computers. */
 #include "common/objects/members.h"
 
+#include "common/base/address.h"
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/objects/rundir.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -30,12 +30,6 @@ static bool is_host(const char *host)
     return *host && *host != '-';
 }
 
-static bool is_address(const char *address)
-{
-    unsigned char raw[16];
-    return inet_pton(AF_INET, address, raw) == 1 || inet_pton(AF_INET6, address, raw) == 1;
-}
-
 static bool is_port(int port)
 {
     return port > 0 && port < 65536;
@@ -55,7 +49,7 @@ static int check_one(const pst_member *m, size_t n, pst_err *err)
         return refuse(err, m, "a local rank that is not below its host's number");
     if (!is_host(m->host))
         return refuse(err, m, "no name of a host");
-    if (!is_address(m->address))
+    if (!pst_address_is_numeric(m->address))
         return refuse(err, m, "no numeric address");
     if (!is_port(m->port) || !is_port(m->master_port) || !is_port(m->other_port))
         return refuse(err, m, "a port that is not in 1 to 65535");

@@ -1,7 +1,7 @@
 /* members.h - who belongs to a generation, and where each of them is: <state-dir>/jobs/<tid>/gen-<g>/members.json. It is there before any command
  * of a gang starts; a supervisor makes the learner's environment of it (lcm/supervisor/gang.h).
  *
- *     the supervisor's ports ─REACHABLE─▶ Trainer ─MEMBERS─▶ LCM ─pst_members_write()─▶ members.json ─pst_members_read()─▶ every supervisor
+ *     the supervisor's ports ─REACHABLE─▶ Trainer ─jobs.state─▶ LCM ─pst_members_write()─▶ members.json ─pst_members_read()─▶ every supervisor
  *
  * What is read, and what is written, has been checked: names that may stand in a path, addresses that are numeric, ports that exist, ranks without a
  * hole and none twice. Processes of one generation may write the file twice; it is replaced as a whole. @thread any */
@@ -12,7 +12,8 @@
 
 #include <stddef.h>
 
-#define PST_MEMBERS_MAX 4096
+#define PST_MEMBERS_MAX    4096
+#define PST_ADDRESS_DETAIL "address" /* in an LCM's heartbeat: by which processes on other nodes reach those on it; numeric */
 
 typedef struct pst_member {
     char process[32]; /* "worker-1", "learner-2" */
@@ -21,7 +22,7 @@ typedef struct pst_member {
     int rank;         /* over all but ps and evaluator, in the order chief, worker, others by name; -1 = none */
     int local_rank;   /* among the ranked ones on its host; -1 where rank is */
     int local_size;   /* how many those are; 0 where rank is -1 */
-    char host[256];   /* host name of its node */
+    char host[256];   /* host name of its node; over several nodes the node's own name */
     char address[64]; /* by which the others reach it: numeric */
     int port;         /* its own service port, TF_CONFIG's */
     int master_port;  /* MASTER_PORT when it is rank 0 */

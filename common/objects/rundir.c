@@ -136,6 +136,7 @@ static int write_spec(const char *dir, const char *file, const pst_rundir_spec *
     put_str(j, "gpu_ids", s->gpu_ids ? s->gpu_ids : "");
     put_str(j, "traceparent", s->traceparent);
     put_str(j, "stores", s->stores);
+    put_str(j, "address", s->address);
     put_str(j, "isolation", s->floor ? pst_isolation_name(s->floor) : NULL);
     if (s->code_uri) {
         json_t *code = json_object();
@@ -184,6 +185,7 @@ static int read_spec(const char *dir, const char *file, bool intent, pst_rundir_
                          .gpu_ids = get_str(j, "gpu_ids"),
                          .traceparent = get_str(j, "traceparent"),
                          .stores = get_str(j, "stores"),
+                         .address = get_str(j, "address"),
                          .memory_bytes = pst_json_int(j, "memory_bytes", 0),
                          .grace_ms = (int)pst_json_int(j, "grace_ms", 10000)};
     const char *floor = pst_json_str(j, "isolation", "");
@@ -212,8 +214,8 @@ int pst_rundir_intent_read(const char *gen_dir, pst_rundir_spec *ret_spec, pst_e
 
 void pst_rundir_spec_done(pst_rundir_spec *s)
 {
-    char *all[] = {s->node,     s->training_id, s->process,         s->site,    s->state_dir,   s->name,  s->user, s->manifest,
-                   s->code_uri, s->code_sha256, s->code_media_type, s->gpu_ids, s->traceparent, s->stores};
+    char *all[] = {s->node,     s->training_id, s->process,         s->site,    s->state_dir,   s->name,   s->user,   s->manifest,
+                   s->code_uri, s->code_sha256, s->code_media_type, s->gpu_ids, s->traceparent, s->stores, s->address};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     memset(s, 0, sizeof *s);

@@ -67,6 +67,7 @@ typedef struct pst_rundir_spec {
     int64_t memory_bytes;
     int grace_ms;
     char *stores;        /* the S3 servers that the node's operator allows (pst_s3_allowed); NULL: any */
+    char *address;       /* of a gang over several nodes: by which the others reach this one; NULL: all of it is here */
     pst_isolation floor; /* the weakest isolation that the node's operator allows; DEFAULT: any */
 } pst_rundir_spec;
 

@@ -11,6 +11,7 @@
 #include "schemas/avro.h"
 #include "schemas/events.h"
 #include "schemas/job_state.h"
+#include "schemas/manifest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,11 +100,14 @@ static void charge(gather *g, node *n)
 {
     for (size_t i = 0; i < g->used.n; i++) {
         const pst_job_state *s = g->used.at[i].key ? g->used.at[i].value : NULL;
-        if (!s || strcmp(s->site, n->w.site) || strcmp(s->node, n->name))
-            continue;
-        n->cpus += (double)s->n_processes * s->cpus;
-        n->memory_bytes += (int64_t)s->n_processes * s->memory_bytes;
-        n->gpus += (int64_t)s->learners * s->gpus;
+        for (size_t k = 0; s && !strcmp(s->site, n->w.site) && k < s->n_processes; k++) {
+            const pst_job_process *p = &s->processes[k];
+            if (strcmp(pst_job_process_node(s, p), n->name) != 0)
+                continue;
+            n->cpus += s->cpus;
+            n->memory_bytes += s->memory_bytes;
+            n->gpus += pst_process_is_ranked(p->name) ? s->gpus : 0;
+        }
     }
 }
 

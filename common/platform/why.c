@@ -176,20 +176,29 @@ static int find(const telling *t, const char *id, const pst_job_state **ret, pst
 
 /* ---- sums ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Of the whole gang. The state has one role's size; the manifest has them all. */
-static needs needs_of(const pst_job_state *s)
+static void add_one(needs *sum, const pst_role *r)
+{
+    sum->cpu += (int64_t)(r->cpus * CPU_UNIT + 0.5);
+    sum->memory += r->memory_bytes;
+    sum->gpus += r->gpus;
+}
+
+/* Of what runs on that node; NULL: of the whole gang. The state has one role's size; the manifest has them all. */
+static needs needs_of(const pst_job_state *s, const char *on)
 {
     needs all = {0};
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
+    char name[32];
     pst_manifest_parse(s->manifest, strlen(s->manifest), &m, &errors, &warnings);
-    for (size_t i = 0; i < m.n_roles; i++) {
-        const pst_role *r = &m.roles[i];
-        all.cpu += r->count * (int64_t)(r->cpus * CPU_UNIT + 0.5);
-        all.memory += r->count * r->memory_bytes;
-        all.gpus += (int64_t)r->count * r->gpus;
+    int n = m.n_roles ? pst_manifest_processes(&m) : 0;
+    for (int i = 0; i < n; i++) {
+        const pst_role *r = pst_manifest_process(&m, i, name);
+        const char *at = (size_t)i < s->n_processes ? pst_job_process_node(s, &s->processes[i]) : s->node;
+        if (!on || !strcmp(at, on))
+            add_one(&all, r);
     }
-    if (!m.n_roles) /* not readable, as far as this version goes */
+    if (!n && (!on || !strcmp(s->node, on))) /* not readable, as far as this version goes */
         all = (needs){s->learners * (int64_t)(s->cpus * CPU_UNIT + 0.5), s->learners * s->memory_bytes, (int64_t)s->learners * s->gpus};
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
@@ -202,9 +211,9 @@ static needs used_on(const pst_why *w, const node *n)
     needs used = {0};
     for (size_t i = 0; i < w->jobs.n; i++) {
         const pst_job_state *s = w->jobs.at[i].key ? w->jobs.at[i].value : NULL;
-        if (!s || !pst_job_state_is_live(s->state) || strcmp(s->site, n->s.site) || strcmp(s->node, n->name))
+        if (!s || !pst_job_state_is_live(s->state) || strcmp(s->site, n->s.site))
             continue;
-        needs more = needs_of(s);
+        needs more = needs_of(s, n->name);
         used.cpu += more.cpu;
         used.memory += more.memory;
         used.gpus += more.gpus;
@@ -271,9 +280,10 @@ static void tell_node(telling *t, const node *n, const needs *wants, json_t *lis
 static void tell_missing(telling *t)
 {
     json_t *list = json_array();
-    needs wants = needs_of(t->s);
-    bool bound = false;
-    for (size_t i = 0; *t->s->checkpoint_node && i < t->w->nodes.n; i++) { /* it goes where its checkpoints lie, unless that node is lost */
+    needs wants = needs_of(t->s, NULL);
+    bool bound = false, spread = pst_job_is_spread(t->s); /* over several nodes, that one among them */
+    for (size_t i = 0; !spread && *t->s->checkpoint_node && i < t->w->nodes.n;
+         i++) { /* it goes where its checkpoints lie, unless that node is lost */
         const node *n = t->w->nodes.at[i].key ? t->w->nodes.at[i].value : NULL;
         bound |= n && !strcmp(n->s.site, t->s->site) && !strcmp(n->name, t->s->checkpoint_node) && strcmp(n->s.state, "lost");
     }
@@ -399,32 +409,53 @@ static void tell_array(telling *t)
     json_object_set_new(t->told, "array", j);
 }
 
-/* Of one that was given to a node: is that node heard, and what is asked of it? */
-static void tell_running(telling *t)
+/* Of one of the nodes that it was given to: is it heard? Returns its place in the answer. */
+static json_t *tell_node_of(telling *t, const char *name)
 {
     const pst_job_state *s = t->s;
-    char *key = pst_sprintf("%s/%s", s->site, s->node), room[32];
+    char *key = pst_sprintf("%s/%s", s->site, name), room[32];
     const node *n = pst_map_get(&t->w->nodes, key);
     const char *state = n ? node_state(n, t->now_us) : "unknown";
-    size_t ended = 0;
-    for (size_t i = 0; i < s->n_processes; i++)
-        ended += pst_job_process_is_ended(s->processes[i].state);
-    json_object_set_new(t->told, "node",
-                        json_pack("{s:s, s:s, s:I}", "node", s->node, "state", state, "seen_at", (json_int_t)(n ? n->seen_us : 0)));
-    pst_buf_printf(&t->text, "  generation %d on node %s, which is %s", s->generation, s->node, state);
+    size_t ended = 0, all = 0;
+    for (size_t i = 0; i < s->n_processes; i++) {
+        bool there = !strcmp(pst_job_process_node(s, &s->processes[i]), name);
+        all += there;
+        ended += there && pst_job_process_is_ended(s->processes[i].state);
+    }
+    pst_buf_printf(&t->text, "  generation %d on node %s, which is %s", s->generation, name, state);
     if (n)
         pst_buf_printf(&t->text, " (heard %s ago)", span(t, n->seen_us, room));
-    pst_buf_printf(&t->text, "; %zu of %zu processes have ended\n", ended, s->n_processes);
+    pst_buf_printf(&t->text, "; %zu of %zu processes have ended\n", ended, all);
     if (!strcmp(state, "silent") || !strcmp(state, "unknown"))
         pst_buf_printf(
             &t->text,
             "  What becomes of it is not known until that node is heard; `penstock terminate --force %s` ends it without, `penstock "
             "nodes lost %s` gives the node up.\n",
-            s->training_id, s->node);
+            s->training_id, name);
+    free(key);
+    return json_pack("{s:s, s:s, s:I}", "node", name, "state", state, "seen_at", (json_int_t)(n ? n->seen_us : 0));
+}
+
+/* Of one that was given to a node, or to several: are they heard, and what is asked of it? */
+static void tell_running(telling *t)
+{
+    const pst_job_state *s = t->s;
+    json_t *others = json_array();
+    json_object_set_new(t->told, "node", tell_node_of(t, s->node));
+    for (size_t i = 0; i < s->n_processes; i++) {
+        const char *name = pst_job_process_node(s, &s->processes[i]);
+        bool told = !strcmp(name, s->node);
+        for (size_t k = 0; k < i && !told; k++)
+            told = !strcmp(name, pst_job_process_node(s, &s->processes[k]));
+        if (!told)
+            json_array_append_new(others, tell_node_of(t, name));
+    }
+    if (json_array_size(others))
+        json_object_set(t->told, "other_nodes", others);
+    json_decref(others);
     if (s->stop_action != PST_JOB_STOP_ACTION_NONE)
         pst_buf_printf(&t->text, "  user %s asked for %s; it is carried out once nothing of it runs\n", s->stop_by,
                        pst_job_stop_action_text(s->stop_action));
-    free(key);
 }
 
 static const char *advice(const pst_job_state *s)

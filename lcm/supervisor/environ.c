@@ -9,6 +9,7 @@
 #include "common/base/json.h"
 #include "schemas/task_array.h"
 
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,17 @@ static void ffdl(env *e, const sup_run *r)
     free(mark);
 }
 
+/* Over several nodes Gloo and NCCL look for an interface themselves, by the host's name, which is often one of 127.0.0.0/8. The manifest may say otherwise. */
+static void interface(env *e, const char *address)
+{
+    static const char *const names[] = {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"};
+    char name[IF_NAMESIZE];
+    if (!sup_ports_interface(address, name))
+        return; /* translated on the way: only the operator of the network knows */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        set(e, names[i], "%s", name);
+}
+
 /* Who the others are, in the words of each framework: PyTorch's env:// (torch.distributed), torchrun's options as variables (PET_…), TensorFlow's. */
 static void gang(env *e, const sup_run *r)
 {
@@ -154,6 +166,8 @@ static void gang(env *e, const sup_run *r)
         set(e, "PET_MASTER_ADDR", "%s", master->address);
         set(e, "PET_MASTER_PORT", "%d", master->master_port);
     }
+    if (r->spec.address)
+        interface(e, g->ports.address);
     char *config = sup_gang_tf_config(&g->members, self);
     set(e, "TF_CONFIG", "%s", config);
     free(config);

@@ -3,6 +3,7 @@
  * anew in between, makes no difference. */
 #include "lcm/supervisor/gang.h"
 
+#include "common/base/address.h"
 #include "common/base/clock.h"
 #include "common/base/fs.h"
 #include "common/base/stop.h"
@@ -80,7 +81,7 @@ static int report_reachable(sup_run *r, pst_err *err)
 int sup_gang_open(sup_run *r, pst_err *err)
 {
     sup_gang *g = &r->gang;
-    int rc = sup_ports_reserve(&g->ports, err);
+    int rc = sup_ports_reserve(r->spec.address, &g->ports, err);
     if (rc < 0)
         return rc;
     g->open = true;
@@ -95,11 +96,6 @@ int sup_gang_open(sup_run *r, pst_err *err)
         return report_reachable(r, err);
     be_alone(r);
     return 0;
-}
-
-static bool is_loopback(const char *address)
-{
-    return !strncmp(address, "127.", 4) || !strcmp(address, "::1");
 }
 
 static int contradicts(pst_err *err, const char *what)
@@ -121,12 +117,12 @@ static int check(const sup_run *r, const pst_members *m, const pst_member **ret_
     if (strcmp(self->role, r->role->name) != 0 || self->index != r->role_index || self->rank != r->rank)
         return contradicts(err, "it has another role or rank of this process than the manifest");
     for (size_t i = 0; i < m->n; i++)
-        if (strcmp(m->at[i].host, self->host) != 0 && is_loopback(m->at[i].address)) {
-            snprintf(
-                what, sizeof what,
-                "%s runs on the host %.200s, where only that host reaches %s; gangs over several hosts are not run by this version, so "
-                "pin the job to one (penstock.site)",
-                m->at[i].process, m->at[i].host, m->at[i].address);
+        if (!r->spec.address && strcmp(m->at[i].host, self->host) != 0 && pst_address_is_loopback(m->at[i].address)) {
+            snprintf(what, sizeof what,
+                     "%s runs on the host %.150s, where only that host reaches %s: its LCM is to be started with --advertise and an "
+                     "address of its "
+                     "network",
+                     m->at[i].process, m->at[i].host, m->at[i].address);
             return contradicts(err, what);
         }
     *ret_self = self;
@@ -141,7 +137,7 @@ static int look(sup_run *r, const char *gen_dir, pst_err *err)
     int rc = pst_members_read(gen_dir, &m, err);
     if (rc == PST_ENOTFOUND) {
         pst_err_clear(err);
-        rc = r->rank == 0 ? sup_gang_gather(r, gen_dir, err) : PST_EAGAIN;
+        rc = r->rank == 0 && !r->spec.address ? sup_gang_gather(r, gen_dir, err) : PST_EAGAIN;
         if (!rc)
             rc = pst_members_read(gen_dir, &m, err);
     }
@@ -191,12 +187,31 @@ static int put(const char *path, char *text, pst_err *err)
     return rc;
 }
 
+/* How many computers there are to it, by their addresses. */
+static size_t count_hosts(const pst_members *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        bool seen = false;
+        for (size_t k = 0; k < i && !seen; k++)
+            seen = !strcmp(m->at[k].address, m->at[i].address);
+        n += !seen;
+    }
+    return n;
+}
+
 int sup_gang_meet(sup_run *r, pst_err *err)
 {
     sup_gang *g = &r->gang;
     int rc = g->self ? 0 : wait_for_members(r, err);
     if (rc < 0)
         return rc;
+    if (r->spec.address)
+        sup_run_say(
+            r,
+            "the gang has %zu processes over several nodes (%zu addresses), this one at %s; JOB_DIR, CHECKPOINT_DIR and RESULT_DIR are "
+            "folders of node %s, shared with its processes only",
+            g->members.n, count_hosts(&g->members), g->ports.address, r->spec.node);
     pst_buf hosts = {0};
     if (pst_fs_read(HOSTS, HOSTS_MAX, &hosts, NULL) < 0)
         pst_buf_adds(&hosts, "127.0.0.1 localhost\n");

@@ -1,6 +1,6 @@
 /* gang.h - one process among those of its generation: how it becomes reachable, how it gets to know the others, what it tells its learner of them.
  *
- *     sup_gang_open()    reserves an address and ports, reports REACHABLE ─▶ Trainer ─MEMBERS─▶ LCM ─▶ <gen dir>/members.json
+ *     sup_gang_open()    reserves an address and ports, reports REACHABLE ─▶ Trainer ─jobs.state─▶ LCM ─▶ <gen dir>/members.json
  *                        └─▶ reachable.json in its run dir ─▶ where all are on one host: the process of rank 0 ──┘
  *     …code and data are fetched meanwhile…
  *     sup_gang_meet()    waits for members.json; a stop is heard. Then the files below are written

@@ -8,7 +8,10 @@
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -120,10 +123,12 @@ static bool take_address(sup_ports *p)
     return p->name_fd[SUP_PORTS] >= 0;
 }
 
-int sup_ports_reserve(sup_ports *ret_ports, pst_err *err)
+int sup_ports_reserve(const char *address, sup_ports *ret_ports, pst_err *err)
 {
     sup_ports p = {.name_fd = {-1, -1, -1, -1}, .bound_fd = {-1, -1, -1}};
-    bool ok = take_address(&p);
+    bool ok = address || take_address(&p);
+    if (address)
+        snprintf(p.address, sizeof p.address, "%s", address);
     for (int i = 0; i < SUP_PORTS && ok; i++)
         ok = take_any(&p, i);
     if (!ok) {
@@ -134,6 +139,27 @@ int sup_ports_reserve(sup_ports *ret_ports, pst_err *err)
     }
     *ret_ports = p;
     return 0;
+}
+
+bool sup_ports_interface(const char *address, char *ret_name)
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    if (getifaddrs(&all) < 0)
+        return false;
+    for (const struct ifaddrs *a = all; a && !found; a = a->ifa_next) {
+        char text[64] = "";
+        int family = a->ifa_addr ? a->ifa_addr->sa_family : AF_UNSPEC;
+        if (family == AF_INET)
+            inet_ntop(family, &((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr, text, sizeof text);
+        else if (family == AF_INET6)
+            inet_ntop(family, &((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr, text, sizeof text);
+        found = *text && !strcmp(text, address);
+        if (found)
+            snprintf(ret_name, IF_NAMESIZE, "%s", a->ifa_name);
+    }
+    freeifaddrs(all);
+    return found;
 }
 
 void sup_ports_release(sup_ports *p)

@@ -16,13 +16,16 @@
 enum { SUP_PORT_SERVICE, SUP_PORT_MASTER, SUP_PORT_OTHER, SUP_PORTS };
 
 typedef struct sup_ports {
-    char address[16];
+    char address[64];
     int port[SUP_PORTS];
     int name_fd[SUP_PORTS + 1]; /* of the ports and the address; -1 = none */
     int bound_fd[SUP_PORTS];    /* -1 = released */
 } sup_ports;
 
-int sup_ports_reserve(sup_ports *ret_ports, pst_err *err);
+/* address: of the computer, which its processes share; NULL: one of its own, on this computer only. */
+int sup_ports_reserve(const char *address, sup_ports *ret_ports, pst_err *err);
+/* The name of the interface that has the address: IF_NAMESIZE bytes; false: none of this computer has. */
+bool sup_ports_interface(const char *address, char *ret_name);
 void sup_ports_release(sup_ports *p);
 void sup_ports_done(sup_ports *p);
 

@@ -82,6 +82,7 @@ typedef struct transfer {
     const char *doing; /* "fetching", "storing" */
     int64_t bytes, bytes_all, said_us;
     size_t files, files_all, same, left_out, missed;
+    struct timespec since;  /* what is put was changed after this; zero: whenever */
     char first_missed[400]; /* which, and why */
 } transfer;
 
@@ -425,6 +426,11 @@ typedef struct names {
     bool full;
 } names;
 
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
 static void walk(transfer *t, int at, const char *path, int depth, names *all);
 
 static void walk_entry(transfer *t, int at, const char *entry, char *name, int depth, names *all)
@@ -442,6 +448,8 @@ static void walk_entry(transfer *t, int at, const char *entry, char *name, int d
             walk(t, below, name, depth + 1, all);
         else if (!is_gone(errno))
             miss(t, name, strerror(errno));
+    } else if (S_ISREG(st.st_mode) && is_before(&st.st_mtim, &t->since)) {
+        /* another node's to put */
     } else if (S_ISREG(st.st_mode) && all->n == FILES_MAX) {
         all->full = true;
         miss(t, name, "there are more files than are stored for one job");
@@ -569,12 +577,31 @@ static int put_code(transfer *t, pst_err *err)
     return rc;
 }
 
+/* Of a gang over several nodes each has folders of its own, and copies in them of what another one writes: fetched at the start, or left by a generation whose
+ * first process was there. Put last they would stand in the place of the new. So all is put from the node of the first process, and from another
+ * what its processes have changed since they met: what was fetched is older than that. */
+static void put_changes_only(transfer *t)
+{
+    const sup_run *r = t->r;
+    bool first = !r->spec.address;
+    for (size_t i = 0; i < r->spec.n_sets; i++)
+        first |= r->spec.sets[i].rank == 0;
+    struct stat st;
+    char *met = pst_sprintf("%s/gang/hostfile", r->dir); /* written when they had */
+    if (!first && stat(met, &st) == 0)
+        t->since = st.st_mtim;
+    else if (!first) /* its command never started */
+        t->since.tv_sec = (time_t)(pst_now_us() / 1000000);
+    free(met);
+}
+
 static int put_store(sup_run *r, const pst_data_store *s, pst_err *err)
 {
     transfer t = {0};
     int64_t begun = pst_mono_us();
     char *checkpoints = pst_sprintf("%s/" CHECKPOINTS, r->spec.training_id);
     int rc = begin(r, s, s->output, "storing", PUT_PATIENCE_MS, &t, err);
+    put_changes_only(&t);
     if (!rc)
         rc = put_folder(&t, r->result_dir, r->spec.training_id, err);
     if (!rc && is_partial(r))

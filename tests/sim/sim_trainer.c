@@ -1,7 +1,8 @@
 /* sim_trainer.c - the Trainer's core in a seeded world: users who submit, halt, resume, delete and repeat themselves; an LCM that starts,
  * loses and stops processes; reports that are doubled and overtake each other; and a Trainer that crashes at any moment and goes on from what
  * it had published. After every committed round a core rebuilt from the published states must equal the live one; in the end every job has
- * ended, and what was published is checked event by event. The site has two nodes; each may die with what runs on it unseen, and come back;
+ * ended, and what was published is checked event by event. The site has three nodes; each may die with what runs on it unseen, and come back; gangs that no
+ * node holds are spread over several;
  * users use force, operators give nodes up, strangers publish reports.
  *
  *     sim_trainer [SEEDS] [FIRST]          default 1000 seeds from 1 (ctest runs 400); a failure names its seed
@@ -9,10 +10,12 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/map.h"
+#include "common/objects/members.h"
 #include "common/platform/client.h"
 #include "schemas/manifest.h"
 #include "trainer/job_fsm.h"
 #include "trainer/trainer_core.h"
+#include "sim_jobs.h"
 #include "sim_seed.h"
 #include "schemas/training_id.h"
 #include "schemas/avro.h"
@@ -20,7 +23,7 @@
 #include <string.h>
 
 enum {
-    NODES = 2,
+    NODES = 3,
     SITE_CPUS = 4,
     SITE_GPUS = 1,
     REQUEST_PARTS = 2,
@@ -58,7 +61,7 @@ typedef struct process {
     bool over, fenced; /* fenced: given up while its node was dead */
     int64_t next_us;
     int step, exit_code;
-    bool will_be_lost;
+    bool will_be_lost, spread;
 } process;
 
 typedef struct history { /* of one job, checked as it is published */
@@ -125,41 +128,6 @@ static const char *random_id(void)
 
 /* ---- users ------------------------------------------------------------------------------------------------------------------- */
 
-static char *random_manifest(void)
-{
-    static const char *const roles[] = {"",
-                                        "",
-                                        "ps: 0",
-                                        "ps: 1",
-                                        "chief: {}, worker: {count: 2}, ps: {gpus: 0, cpus: 0.5}",
-                                        "worker: {count: 2}, evaluator: {gpus: 0}, own-name: {gpus: 0}"};
-    static const char *const bad[] = {"learners: -1", "memory: much", "gpus: none", "cpus: [1]"};
-    pst_buf b = {0};
-    pst_buf_printf(&b, "name: job\nlearners: %d\ncpus: %s\nmemory: 256 MiB\ngpus: %d\n", 1 + below(3), chance(50) ? "1" : "0.5",
-                   chance(15) ? 1 : 0);
-    pst_buf_printf(&b, "framework: {name: custom, version: 1, command: run}\n");
-    pst_buf_printf(&b, "penstock: {retries: %d, priority: %d, roles: {%s}%s%s}\n", below(3), below(3), roles[below(6)],
-                   chance(15) ? ", deadline: 20s" : "", chance(8) ? ", hold: true" : "");
-    if (chance(25)) { /* a line into the mapping before it would be a second one */
-        b.len -= 2;
-        pst_buf_printf(&b, ", after: [%s, %s]}\n", random_id(), random_id());
-    }
-    if (chance(8))
-        pst_buf_printf(&b, "storage: nothing\n");
-    if (chance(20)) /* admitted when its server has been asked */
-        pst_buf_adds(&b, "data_stores: [{id: s, type: mount_cos, training_data: {container: b}, connection: {auth_url: \"http://h\", "
-                         "user_name: u, password: p}}]\n");
-    if (chance(6)) { /* never fits */
-        pst_buf_clear(&b);
-        pst_buf_adds(&b, "name: wide\nlearners: 9\nframework: {name: custom, version: 1, command: run}\n");
-    }
-    if (chance(6)) {
-        pst_buf_clear(&b);
-        pst_buf_printf(&b, "name: bad\n%s\n", bad[below(4)]);
-    }
-    return pst_buf_steal(&b);
-}
-
 /* request_id moves in. Returns the record, whose options may be set before it is read. */
 static record *asks(const char *user, char *request_id, pst_job_action action, const char *training_id)
 {
@@ -201,7 +169,7 @@ static void user_acts(void)
     } else if (chance(55) || !w.ids.live) {
         char training_id[64];
         r->request.action = PST_JOB_ACTION_SUBMIT;
-        r->request.manifest = random_manifest();
+        r->request.manifest = random_manifest(random_id);
         pst_training_id(r->request.user, id, training_id);
         pst_map_put(&w.ids, training_id, &w);
     } else {
@@ -310,6 +278,8 @@ static void lcm_deploys(int node, const pst_job_command *cmd)
         process *p = &w.processes[i];
         if (strcmp(p->id, cmd->training_id) || (p->over && p->node != node))
             continue;
+        if (p->generation == cmd->generation && p->node != node)
+            continue; /* the gang's part on another node */
         if (p->generation >= cmd->generation)
             return;                           /* the same command again, or a fenced one */
         if (p->over || w.nodes[p->node].dead) /* given up by a person: it ends when its node is back */
@@ -332,6 +302,9 @@ static void lcm_deploys(int node, const pst_job_command *cmd)
         snprintf(p.nonce, sizeof p.nonce, "%s", cmd->nonce);
         snprintf(p.id, sizeof p.id, "%s", cmd->training_id);
         const pst_role *role = pst_manifest_process(&m, i, p.name);
+        p.spread = cmd->spec->n_nodes;
+        if (p.spread && strcmp(cmd->spec->nodes[i], w.nodes[node].name))
+            continue;
         p.exit_code = fate == 1 && chance(60) ? 1 + below(3) : 0;
         p.will_be_lost = fate == 2 && chance(60);
         if (!pst_role_is_ranked(role->name))
@@ -439,6 +412,18 @@ static void operator_tidies(void)
     }
 }
 
+/* Over several nodes a command starts when the published state has every address. */
+static bool has_met(const process *p)
+{
+    const pst_job_state *s = pst_map_get(&w.states, p->id);
+    if (!s || s->generation != p->generation)
+        return false;
+    for (size_t i = 0; i < s->n_processes; i++)
+        if (!*s->processes[i].address)
+            return false;
+    return true;
+}
+
 static void processes_go_on(void)
 {
     for (size_t i = 0; i < w.n_processes; i++) {
@@ -446,6 +431,8 @@ static void processes_go_on(void)
         if (p->over || p->next_us > w.now_us || w.nodes[p->node].dead)
             continue;
         p->next_us = w.now_us + below(2000000);
+        if (p->spread && (p->step == 2 || p->step == 101) && !has_met(p))
+            continue;
         switch (p->step++) {
         case 0:
         case 100:
@@ -715,7 +702,14 @@ static void trainer_round(void)
     }
     if (w.now_us >= w.heartbeat_us && w.now_us >= w.silent_until_us) {
         for (int i = 0; i < NODES; i++) {
+            char address[16], host[8];
+            snprintf(address, sizeof address, "10.0.0.%d", i + 1);
+            snprintf(host, sizeof host, "h%d", i + 1);
+            pst_str_pair details[] = {{(char *)PST_ADDRESS_DETAIL, address}};
             pst_worker_state ws = {.worker_id = w.nodes[i].name,
+                                   .host = host,
+                                   .details = details,
+                                   .n_details = 1,
                                    .node = w.nodes[i].name,
                                    .kind = (char *)"lcm",
                                    .site = (char *)"local",
@@ -759,6 +753,10 @@ static void trainer_round(void)
 
 static void check_rebuilt_equals_live(void)
 {
+    const char *names[NODES];
+    for (int i = 0; i < NODES; i++)
+        names[i] = w.nodes[i].name;
+    check_rooms(&w.states, names, NODES, SITE_CPUS);
     trainer_policy policy = PST_TRAINER_POLICY_DEFAULT;
     policy.operators = "ann,op";
     policy.silent_us = SILENT_US;

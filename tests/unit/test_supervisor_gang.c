@@ -49,7 +49,7 @@ static void test_ports_of_many_are_all_different(void **state)
     static bool seen[65536];
     memset(seen, 0, sizeof seen);
     for (int i = 0; i < MANY; i++) {
-        assert_int_equal(sup_ports_reserve(&p[i], NULL), 0);
+        assert_int_equal(sup_ports_reserve(NULL, &p[i], NULL), 0);
         for (int k = 0; k < SUP_PORTS; k++) {
             assert_in_range(p[i].port[k], 20000, 65535);
             assert_false(seen[p[i].port[k]]);
@@ -66,7 +66,7 @@ static void test_ports_of_many_are_all_different(void **state)
 static void test_ports_are_kept_from_others_until_the_end(void **state)
 {
     sup_ports p;
-    assert_int_equal(sup_ports_reserve(&p, NULL), 0);
+    assert_int_equal(sup_ports_reserve(NULL, &p, NULL), 0);
     for (int k = 0; k < SUP_PORTS; k++) {
         assert_false(can_bind("127.0.0.1", p.port[k]));
         assert_false(can_bind(p.address, p.port[k]));
@@ -88,7 +88,7 @@ static void test_ports_go_with_a_killed_process(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         sup_ports p;
-        if (sup_ports_reserve(&p, NULL) == 0 && write(port[1], p.port, sizeof p.port[0]) > 0)
+        if (sup_ports_reserve(NULL, &p, NULL) == 0 && write(port[1], p.port, sizeof p.port[0]) > 0)
             pause();
         _exit(1);
     }

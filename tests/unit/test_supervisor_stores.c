@@ -318,6 +318,36 @@ static void test_stores_a_part_of_the_checkpoints_is_not_put_over_the_whole(void
     free(extra);
 }
 
+/* Over several nodes each has a copy of the checkpoints that the first process writes on another: put last it would undo them. */
+static void test_stores_a_copy_is_not_put_over_what_another_node_writes(void **state)
+{
+    world *w = *state;
+    bucket b = {0};
+    s3_server server;
+    s3_server_start(&server, serve, &b);
+    char *extra = store_of(&server, "training_results: {container: Out_1}, ");
+    char *dir = pst_sprintf("%s/jobs/training-unit/checkpoints", w->dir), *copy = pst_fs_join(dir, "copy");
+    assert_int_equal(pst_fs_mkdirs(dir, 0700, NULL), 0);
+    assert_int_equal(pst_fs_write_atomic(copy, "5", 1, 0600, NULL), 0);
+    w->spec.address = (char *)"127.0.0.1";
+    w->spec.n_sets = 1;
+    w->spec.sets[0] = (pst_process_set){.prefix = "learner", .first = 1, .count = 1, .rank = 1}; /* rank 0 is elsewhere */
+    world_run(w, "echo 6 >$CHECKPOINT_DIR/own", extra, NULL);
+    assert_true(world_end(w)->has_exit_code && world_end(w)->exit_code == 0);
+    assert_non_null(strstr(b.put.data, "_wml_checkpoints/own"));
+    assert_null(strstr(b.put.data, "_wml_checkpoints/copy"));
+    world_again(w);
+    w->spec.sets[0].rank = 0;
+    world_run(w, "true", extra, NULL);
+    assert_non_null(strstr(b.put.data, "_wml_checkpoints/copy"));
+    w->spec.address = NULL;
+    s3_server_stop(&server);
+    pst_buf_done(&b.put);
+    free(copy);
+    free(dir);
+    free(extra);
+}
+
 int main(void)
 {
     pst_stop_install();
@@ -332,6 +362,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stores_data_that_are_refused_end_the_run_with_ffdl_code, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_of_one_id_open_no_folder_of_the_host, world_setup, world_teardown),
         cmocka_unit_test_setup_teardown(test_stores_logs_are_not_written_through_a_neighbours_link, world_setup, world_teardown),
-        cmocka_unit_test_setup_teardown(test_stores_a_part_of_the_checkpoints_is_not_put_over_the_whole, world_setup, world_teardown)};
+        cmocka_unit_test_setup_teardown(test_stores_a_part_of_the_checkpoints_is_not_put_over_the_whole, world_setup, world_teardown),
+        cmocka_unit_test_setup_teardown(test_stores_a_copy_is_not_put_over_what_another_node_writes, world_setup, world_teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

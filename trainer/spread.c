@@ -1,0 +1,303 @@
+/* spread.c - a gang over several nodes: which process goes where, and who of it is where. One node is always preferred, because there the processes
+ * share folders and reach each other without a network: a gang is spread only if no single node of its site could ever hold it. All of it is
+ * placed at once or nothing is, so that two gangs never wait for each other's halves. Role by role, in the order of ranks, the first node takes as
+ * many processes as it has room for: so every role stands on a node in one run of numbers, and neighbouring ranks are on one computer. That finds
+ * no place for some mixtures of sizes that a search would; it is linear, and people can predict it. */
+#include "common/base/address.h"
+#include "common/base/array.h"
+#include "schemas/frameworks.h"
+#include "schemas/job_state.h"
+#include "trainer/core_state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+trainer_gang *trainer_gang_of(const pst_manifest *m)
+{
+    trainer_gang *g = pst_alloc(sizeof *g + m->n_roles * sizeof g->roles[0]);
+    g->n = m->n_roles;
+    int processes = 0;
+    snprintf(g->node, sizeof g->node, "%s", m->node ? m->node : "");
+    for (size_t i = 0; i < m->n_roles; i++) {
+        const pst_role *r = &m->roles[i];
+        trainer_needs each = {llround(r->cpus * PST_CPU_UNIT), r->memory_bytes, r->gpus};
+        g->roles[i].count = r->count;
+        g->roles[i].each = each;
+        g->all.cpu += r->count * each.cpu;
+        g->all.memory += r->count * each.memory;
+        g->all.gpus += r->count * each.gpus;
+        processes += r->count;
+    }
+    if (processes < 2)
+        g->one_node = "it is a single process";
+    else if (*g->node)
+        g->one_node = "penstock.node names one";
+    else if (m->runs && m->runs->by_mpirun)
+        g->one_node = "its framework runs all learners under mpirun, which this version starts on one node only; with a command of its own "
+                      "(framework custom, or pytorch) every process is started by its node";
+    else if (m->native)
+        g->one_node = "the built-in learner trains on one node only";
+    return g;
+}
+
+/* ---- who is where ------------------------------------------------------------------------------------------------------------------- */
+
+const char **trainer_job_nodes(const trainer_job *j, size_t *ret_n)
+{
+    const char **names = pst_alloc((j->s.n_processes + 1) * sizeof *names);
+    size_t n = 0;
+    names[n++] = j->s.node;
+    for (size_t i = 0; i < j->s.n_processes; i++) {
+        const char *name = pst_job_process_node(&j->s, &j->s.processes[i]);
+        bool known = !strcmp(name, names[n - 1]); /* they stand in runs: mostly it is the one before */
+        for (size_t k = 0; k < n && !known; k++)
+            known = !strcmp(name, names[k]);
+        if (!known)
+            names[n++] = name;
+    }
+    *ret_n = n;
+    return names;
+}
+
+bool trainer_is_on(const trainer_job *j, const char *node)
+{
+    bool on = !strcmp(node, j->s.node);
+    for (size_t i = 0; i < j->s.n_processes && !on; i++)
+        on = !strcmp(node, pst_job_process_node(&j->s, &j->s.processes[i]));
+    return on;
+}
+
+char *trainer_nodes_text(const trainer_job *j)
+{
+    size_t n;
+    const char **names = trainer_job_nodes(j, &n);
+    pst_buf b = {0};
+    pst_buf_printf(&b, "node%s %s", n > 1 ? "s" : "", names[0]);
+    for (size_t i = 1; i < n; i++)
+        pst_buf_printf(&b, "%s%s", i + 1 == n ? " and " : ", ", names[i]);
+    free(names);
+    return pst_buf_steal(&b);
+}
+
+/* ---- where it may go ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct room {
+    trainer_node *node;
+    trainer_needs free;
+    int first; /* how many processes of the first role it holds */
+    int was;   /* 2: the job's checkpoints lie there; 1: it ran there before */
+} room;
+
+typedef struct rooms {
+    room *at;
+    size_t n;
+} rooms;
+
+static int64_t times(int64_t free, int64_t each)
+{
+    return each > 0 ? free / each : INT32_MAX;
+}
+
+static int holds(const trainer_needs *free, const trainer_needs *each)
+{
+    int64_t n = times(free->cpu, each->cpu), memory = times(free->memory, each->memory), gpus = times(free->gpus, each->gpus);
+    n = memory < n ? memory : n;
+    n = gpus < n ? gpus : n;
+    return n > 0 ? (int)n : 0;
+}
+
+/* Where it was, since its folders are there; then where most of it fits, so that few nodes are needed. */
+static int compare(const void *a, const void *b)
+{
+    const room *x = a, *y = b;
+    if (x->was != y->was)
+        return y->was - x->was;
+    return x->first != y->first ? y->first - x->first : strcmp(x->node->name, y->node->name);
+}
+
+/* Every process of the gang in order, or NULL; *ret_placed: how many found room. */
+static trainer_node **fill(const trainer_gang *g, rooms *r, int *ret_placed)
+{
+    int all = 0, at = 0;
+    for (size_t i = 0; i < g->n; i++)
+        all += g->roles[i].count;
+    for (size_t i = 0; i < r->n; i++)
+        r->at[i].first = g->n ? holds(&r->at[i].free, &g->roles[0].each) : 0;
+    if (r->n)
+        qsort(r->at, r->n, sizeof *r->at, compare);
+    trainer_node **to = pst_alloc(((size_t)all + 1) * sizeof *to);
+    for (size_t i = 0; i < g->n; i++) {
+        int left = g->roles[i].count;
+        const trainer_needs *each = &g->roles[i].each;
+        for (size_t k = 0; k < r->n && left; k++) {
+            int fits = holds(&r->at[k].free, each);
+            int n = fits < left ? fits : left;
+            r->at[k].free.cpu -= n * each->cpu;
+            r->at[k].free.memory -= n * each->memory;
+            r->at[k].free.gpus -= n * each->gpus;
+            left -= n;
+            while (n--)
+                to[at++] = r->at[k].node;
+        }
+        if (left) {
+            free(to);
+            to = NULL;
+            for (i++; i < g->n; i++) /* what of the others might have found room is not asked */
+                left += g->roles[i].count;
+            *ret_placed = all - left;
+            return NULL;
+        }
+    }
+    *ret_placed = all;
+    return to;
+}
+
+/* A loopback address is one on its own computer only; host NULL: those that have another are asked for. */
+static bool is_in(const trainer_node *n, const char *host)
+{
+    return host ? !strcmp(n->host, host) : !pst_address_is_loopback(n->address);
+}
+
+/* On those of a set; keeps in *ret_placed and *ret_nodes what the best of the sets could take. */
+static trainer_node **try_set(const trainer_gang *g, const rooms *all, const char *host, int *ret_placed, size_t *ret_nodes)
+{
+    rooms r = {pst_alloc((all->n + 1) * sizeof *r.at), 0};
+    int placed = 0;
+    for (size_t i = 0; i < all->n; i++)
+        if (is_in(all->at[i].node, host))
+            r.at[r.n++] = all->at[i];
+    trainer_node **to = fill(g, &r, &placed);
+    if (placed >= *ret_placed) {
+        *ret_placed = placed;
+        *ret_nodes = r.n;
+    }
+    free(r.at);
+    return to;
+}
+
+/* Nodes reach each other by addresses of the network, or on one computer by any: the first set that holds the gang. */
+static trainer_node **try_sets(const trainer_gang *g, const rooms *all, int *ret_placed, size_t *ret_nodes)
+{
+    *ret_placed = 0;
+    *ret_nodes = 0;
+    trainer_node **to = try_set(g, all, NULL, ret_placed, ret_nodes);
+    for (size_t i = 0; i < all->n && !to; i++) {
+        const char *host = all->at[i].node->host;
+        bool seen = !pst_address_is_loopback(all->at[i].node->address);
+        for (size_t k = 0; k < i && !seen; k++)
+            seen = pst_address_is_loopback(all->at[k].node->address) && !strcmp(all->at[k].node->host, host);
+        if (!seen)
+            to = try_set(g, all, host, ret_placed, ret_nodes);
+    }
+    return to;
+}
+
+static int processes_of(const trainer_gang *g)
+{
+    int n = 0;
+    for (size_t i = 0; i < g->n; i++)
+        n += g->roles[i].count;
+    return n;
+}
+
+static void add_room(rooms *all, trainer_node *n, trainer_needs free)
+{
+    all->at = pst_array_one_more(all->at, all->n, sizeof *all->at);
+    all->at[all->n++] = (room){.node = n, .free = free};
+}
+
+/* Can all the nodes of the site together never hold it, even when empty? The sentence, or NULL. */
+static char *all_nodes_never(const trainer_site *site, const trainer_gang *gang)
+{
+    rooms all = {0};
+    int placed;
+    size_t nodes, without = 0;
+    for (size_t i = 0; i < site->n_nodes; i++) {
+        trainer_node *n = site->nodes[i];
+        if (n->known && !n->lost && n->address)
+            add_room(&all, n, n->capacity);
+        else if (n->known && !n->lost)
+            without++;
+    }
+    trainer_node **to = try_sets(gang, &all, &placed, &nodes);
+    char *never = NULL;
+    if (!to && without)
+        never =
+            pst_sprintf("the %zu nodes that take part in gangs over several nodes hold %d of its %d processes (%zu more say no address: "
+                        "LCMs of an older version)",
+                        nodes, placed, processes_of(gang), without);
+    else if (!to)
+        never =
+            pst_sprintf("over several nodes, the %zu that reach each other hold %d of its %d processes", nodes, placed, processes_of(gang));
+    free(to);
+    free(all.at);
+    return never;
+}
+
+char *trainer_queue_never(const trainer_site *site, const trainer_gang *gang)
+{
+    char *one = trainer_one_node_never(site, gang), *both = NULL;
+    if (!one)
+        return NULL;
+    size_t nodes = 0;
+    for (size_t i = 0; i < site->n_nodes; i++)
+        nodes += site->nodes[i]->known && !site->nodes[i]->lost;
+    if (gang->one_node && nodes > 1)
+        both = pst_sprintf("%s; it cannot be spread over several: %s", one, gang->one_node);
+    char *never = gang->one_node || nodes < 2 ? NULL : all_nodes_never(site, gang);
+    bool spreads = !gang->one_node && nodes > 1 && !never;
+    if (never)
+        both = pst_sprintf("%s; %s", one, never);
+    free(never);
+    if (!both && !spreads)
+        return one;
+    free(one);
+    return both;
+}
+
+/* Is any process of the job's last generation kept there? */
+static int was_there(const trainer_job *j, const trainer_node *n)
+{
+    if (!strcmp(n->name, j->s.checkpoint_node))
+        return 2;
+    return j->s.generation && trainer_is_on(j, n->name);
+}
+
+trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char **ret_why)
+{
+    rooms all = {0};
+    char *closed = NULL;
+    int placed;
+    size_t nodes;
+    for (size_t i = 0; i < j->site->n_nodes; i++) {
+        trainer_node *n = j->site->nodes[i];
+        if (!n->known || !n->address || trainer_node_forbids(n, j->isolation))
+            continue;
+        char *why = trainer_node_closed(c, n);
+        if (!why) {
+            trainer_needs taken = trainer_node_taken(n, j);
+            trainer_needs room_there = {n->capacity.cpu - taken.cpu, n->capacity.memory - taken.memory, n->capacity.gpus - taken.gpus};
+            add_room(&all, n, room_there);
+            all.at[all.n - 1].was = was_there(j, n);
+        } else if (!closed || (was_there(j, n) == 2 && !n->lost)) {
+            free(closed);
+            closed = was_there(j, n) == 2 && !n->lost ? pst_sprintf("its checkpoints lie on node %s: %s", n->name, why) : pst_strdup(why);
+            if (was_there(j, n) == 2 && !n->lost) { /* it would begin anew elsewhere */
+                *ret_why = closed;
+                free(why);
+                free(all.at);
+                return NULL;
+            }
+        }
+        free(why);
+    }
+    trainer_node **to = try_sets(j->gang, &all, &placed, &nodes);
+    if (!to)
+        *ret_why = pst_sprintf("it waits for room on several nodes of site %s, all at once: %d of its %d processes find some on %zu%s%s",
+                               j->site->name, placed, processes_of(j->gang), nodes, closed ? "; " : "", closed ? closed : "");
+    free(closed);
+    free(all.at);
+    return to;
+}
