@@ -96,7 +96,7 @@ static void take_state(lcm_expected *e, const pst_job_state *s)
     k->live = s->generation > 0 && pst_job_state_is_live(s->state);
     k->stopping = s->stop_action != PST_JOB_STOP_ACTION_NONE || s->reason_code || part_has_ended(s);
     k->ends = is_to_end(s);
-    k->halts = s->stop_action == PST_JOB_STOP_ACTION_HALT && !s->reason_code;
+    k->halts = (s->stop_action == PST_JOB_STOP_ACTION_HALT || s->stop_action == PST_JOB_STOP_ACTION_PREEMPT) && !s->reason_code;
     snprintf(k->digest, sizeof k->digest, "%s", s->spec_sha256);
     take_members(e, s, k);
     known_free(e, pst_map_put(&e->jobs, s->training_id, k));

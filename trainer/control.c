@@ -60,7 +60,7 @@ static void halt(const asked *a)
     trainer_job *j = a->j;
     if (pst_job_state_is_ended(j->s.state)) {
         refuse(a, "WRONG_STATE", "the job is %s already and cannot be halted", pst_job_public_state_text(j->s.state));
-    } else if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE) {
+    } else if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE && j->s.stop_action != PST_JOB_STOP_ACTION_PREEMPT) {
         refuse(a, "WRONG_STATE", "the job is being stopped already: %s", j->s.reason ? j->s.reason : "asked before");
     } else if (j->s.state == PST_JOB_PUBLIC_STATE_QUEUED) {
         char *reason = pst_sprintf("halted by %s while it was queued", a->by);

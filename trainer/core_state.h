@@ -306,9 +306,6 @@ trainer_job *trainer_array_task(const tcore *c, trainer_job *array, size_t i); /
 void trainer_array_open(tcore *c, trainer_job *j); /* a queued one whose turn has come: from now on its tasks are admitted */
 bool tcore_arrays_run(tcore *c);                   /* admits tasks, ends arrays; true: the queues are to be looked at again */
 
-/* ---- queue.c */
-void trainer_queue_run(tcore *c); /* deploys what fits, says why the rest waits */
-
 /* ---- gang.c: what its processes say together */
 /* Ranked are all but parameter servers and evaluators: these end the job, those serve them. */
 bool trainer_is_ranked(const pst_job_process *p);
@@ -338,6 +335,13 @@ void tcore_carry_out_stop(tcore *c, trainer_job *j);
 /* The job has ended by itself before the stop that was asked for could be carried out. A deletion is carried out all the same: j is freed then. */
 void tcore_drop_stop(tcore *c, trainer_job *j);
 void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *request_id, const char *reason); /* j is freed */
+
+/* ---- preempt.c */
+/* For a job that found no room: halts who has to go, if its queue preempts and that helps. What is on the way (free()), or NULL. */
+char *tcore_preempt(tcore *c, const trainer_job *j);
+
+/* ---- queue.c */
+void trainer_queue_run(tcore *c); /* deploys what fits, says why the rest waits */
 
 /* ---- meeting.c: the addresses of a gang's processes */
 void tcore_reachable(tcore *c, trainer_job *j, const pst_process_report *r);

@@ -23,8 +23,25 @@ void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *r
     tcore_remove(c, j);
 }
 
+/* It waits again where it waited before; that nobody's fault cost it a retry would be unjust. */
+static void preempted(tcore *c, trainer_job *j)
+{
+    char *reason = pst_sprintf("pre-empted: %s", j->s.reason ? j->s.reason : "its place was needed");
+    j->s.stop_action = PST_JOB_STOP_ACTION_NONE;
+    c->counts.preempted++;
+    tcore_set_text(&j->s.reason_code, NULL);
+    tcore_set_text(&j->s.reason, reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_PREEMPTED, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.reason = reason});
+    trainer_queue_add(c, j);
+    free(reason);
+}
+
 void tcore_carry_out_stop(tcore *c, trainer_job *j)
 {
+    if (j->s.stop_action == PST_JOB_STOP_ACTION_PREEMPT) {
+        preempted(c, j);
+        return;
+    }
     PST_ASSERT(j->s.stop_action != PST_JOB_STOP_ACTION_NONE);
     pst_job_stop_action action = j->s.stop_action;
     char *actor = pst_sprintf("user:%s", j->s.stop_by);
@@ -156,8 +173,11 @@ static void complete(tcore *c, trainer_job *j)
     PST_ASSERT(!j->charged); /* nothing of it is left */
     char *reason = achievement(j);
     if (j->s.stop_action != PST_JOB_STOP_ACTION_NONE) {
-        char *both =
-            pst_sprintf("%s, before it could be %s", reason, j->s.stop_action == PST_JOB_STOP_ACTION_HALT ? "halted" : "terminated");
+        static const char *const words[] = {[PST_JOB_STOP_ACTION_HALT] = "halted",
+                                            [PST_JOB_STOP_ACTION_TERMINATE] = "terminated",
+                                            [PST_JOB_STOP_ACTION_DELETE] = "terminated",
+                                            [PST_JOB_STOP_ACTION_PREEMPT] = "pre-empted"};
+        char *both = pst_sprintf("%s, before it could be %s", reason, words[j->s.stop_action]);
         free(reason);
         reason = both;
     }

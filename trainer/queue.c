@@ -299,8 +299,12 @@ static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *
     if (!c->nodes_unread && !p->keeps)
         keep_for(c, s, j);
     p->keeps = true;
+    char *coming = c->nodes_unread || bound || l->blocked ? NULL : tcore_preempt(c, j);
+    char *both = coming ? pst_sprintf("%s; %s", reason, coming) : NULL;
     if (bound || !l->blocked)
-        say_queued(c, j, reason);
+        say_queued(c, j, both ? both : reason);
+    free(both);
+    free(coming);
     l->blocked |= !bound;
     l->closed |= !bound && is_wide(j); /* no room is kept on several nodes: nothing narrower of its queue goes before it */
     l->closed |= c->nodes_unread || ++l->looks >= LOOKS_MAX;

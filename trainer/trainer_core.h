@@ -110,7 +110,7 @@ void trainer_actions_done(trainer_actions *a);
 typedef struct trainer_counts {
     uint64_t requests, duplicates, rejected, tombstones;
     uint64_t reports, reports_stale, reports_repeated, reports_unknown, reports_untrusted;
-    uint64_t deployed, completed, failed, halted, terminated, retried;
+    uint64_t deployed, completed, failed, halted, terminated, retried, preempted;
 } trainer_counts;
 
 tcore *tcore_new(const trainer_policy *policy);

@@ -453,7 +453,10 @@ static void tell_running(telling *t)
     if (json_array_size(others))
         json_object_set(t->told, "other_nodes", others);
     json_decref(others);
-    if (s->stop_action != PST_JOB_STOP_ACTION_NONE)
+    if (s->stop_action == PST_JOB_STOP_ACTION_PREEMPT)
+        pst_buf_printf(&t->text,
+                       "  its place goes to another queue's job; it waits again once nothing of it runs, at no cost of a retry\n");
+    else if (s->stop_action != PST_JOB_STOP_ACTION_NONE)
         pst_buf_printf(&t->text, "  user %s asked for %s; it is carried out once nothing of it runs\n", s->stop_by,
                        pst_job_stop_action_text(s->stop_action));
 }

@@ -9,6 +9,7 @@ const gw_noun *const gw_nouns[] = {
     &gw_pipelines_noun,
     &gw_topics_noun,
     &gw_nodes_noun,
+    &gw_queues_noun,
     &gw_stream_noun,
     &gw_ffdl_noun,
     &gw_ffdl_logs_noun,

@@ -67,7 +67,7 @@ typedef struct gw_noun {
 /* nouns.c */
 extern const gw_noun gw_jobs_noun, gw_records_noun, gw_stream_noun, gw_ffdl_noun, gw_ffdl_logs_noun, gw_ffdl_pages_noun, gw_ffdl_files_noun,
     gw_service_noun, gw_page_noun, gw_oip_noun, gw_why_noun;
-extern const gw_noun gw_registry_noun, gw_pipelines_noun, gw_topics_noun, gw_nodes_noun, gw_login_noun;
+extern const gw_noun gw_registry_noun, gw_pipelines_noun, gw_topics_noun, gw_nodes_noun, gw_queues_noun, gw_login_noun;
 extern const gw_noun gw_mlflow_experiments_noun, gw_mlflow_runs_noun, gw_mlflow_log_noun, gw_mlflow_artifacts_noun, gw_mlflow_models_noun;
 extern const gw_noun *const gw_nouns[]; /* ends with NULL */
 

@@ -88,6 +88,45 @@ def limits(p):
     print("quota and limit for each user, across a Trainer that was killed; widened while jobs wait")
 
 
+def by_the_gateway(p):
+    code, body, _ = p.http("/v1/queues/web", data=b'{"weight": 2, "quota": {"memory": "1GiB"}}', method="PUT", headers={"Content-Type": "application/json"})
+    check(code == 200 and json.loads(body)["quota"]["memory"] == 1 << 30, f"PUT: {code} {body}")
+    code, body, _ = p.http("/v1/queues/yaml", data=b"name: yaml\npreempts: true\n", method="PUT", headers={"Content-Type": "application/yaml"})
+    check(code == 200 and json.loads(body)["preempts"] is True, f"PUT of YAML: {code} {body}")
+    for bad in (b'{"wieght": 2}', b'{"name": "other"}', b"- a", b"", b"name: web\n---\nname: two\n", b'{"weight": -1}'):
+        code, body, _ = p.http("/v1/queues/web", data=bad, method="PUT", headers={"Content-Type": "application/yaml"})
+        check(code == 400, f"PUT {bad}: {code} {body}")
+    code, body, _ = p.http("/v1/queues")
+    there = {q["name"]: q for q in json.loads(body)["queues"]}
+    check(code == 200 and there["web"]["weight"] == 2 and "default" in there and there["web"]["running"] == 0, f"GET: {code} {body}")
+    check(p.http("/v1/queues/web")[0] == 200 and p.http("/v1/queues/nobody")[0] == 404, "GET of one")
+    tid = p.submit(manifest("web", "web", 0.1, "sleep 100"))
+    p.wait_state(tid, "PROCESSING")
+    code, body, _ = p.http("/v1/queues/web", method="DELETE")
+    check(code == 409 and tid.encode() in (body if isinstance(body, bytes) else body.encode()), f"DELETE while a job runs: {code} {body}")
+    p.cli("terminate", tid, "--wait")
+    check(p.http("/v1/queues/web", method="DELETE")[0] == 204 and p.http("/v1/queues/web")[0] == 404, "DELETE")
+    check(p.http("/v1/queues/web", method="DELETE")[0] == 404 and p.http("/v1/queues/default", method="DELETE")[0] == 409, "DELETE of none, of default")
+    print("the same by the gateway's routes")
+
+
+def preempts(p):
+    p.cli("queues", "apply", "-", input="name: urgent\npreempts: true\n")
+    command = 'trap "echo saved > $CHECKPOINT_DIR/at; exit 0" TERM; [ -f $CHECKPOINT_DIR/at ] && exit 0; echo began; while :; do sleep 0.1; done'
+    moved = p.submit(manifest("moved", "default", 2, command))
+    until(lambda: "began" in p.cli("logs", moved).stdout, 60, "its trap is set")
+    urgent = p.submit(manifest("urgent", "urgent", 2, "sleep 2"))
+    for pid in [p.trainer.pid]:  # in the middle
+        os.kill(pid, signal.SIGKILL)
+    p.trainer = trainer(p)
+    end = p.wait_state(urgent, "COMPLETED")
+    back = p.wait_state(moved, "COMPLETED")
+    types = [json.loads(line)["type"] for line in p.cli("events", moved, "--json").stdout.splitlines()]
+    check(types.count("PREEMPTED") == 1 and back["generation"] == 2 and back["attempts"] == back["platform_attempts"] == 0, f"moved: {types} {back}")
+    check(end["ended_at"] <= back["started_at"], "it went on once the other had ended")
+    print("moved for a queue that preempts, across a Trainer that was killed; went on from its checkpoint, at no cost of a retry")
+
+
 def shares(p):
     """Two places; jobs of half a second: a has three times what b has."""
     p.cli("queues", "apply", "-", input="name: a\nweight: 3\n---\nname: b\nweight: 1\n")
@@ -104,7 +143,7 @@ def shares(p):
 
 with Platform(without="trainer") as p:
     p.trainer = trainer(p)
-    for test in (the_noun, refused, limits, shares):
+    for test in (the_noun, refused, limits, by_the_gateway, preempts, shares):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             began = time.monotonic()
             test(p)

@@ -378,6 +378,110 @@ static void test_queues_others_run_beside_the_room_that_is_kept(void **unused)
     done(&b);
 }
 
+/* ---- pre-emption ------------------------------------------------------------------------------------------------------------------- */
+
+static int events(const bench *b, enum pst_job_event_type type, const char *id)
+{
+    int n = 0;
+    for (size_t i = 0; i < b->out.n; i++)
+        n += b->out.at[i].kind == PST_DO_EVENT && b->out.at[i].event.type == type && !strcmp(b->out.at[i].event.training_id, id);
+    return n;
+}
+
+static int halts(const bench *b)
+{
+    int n = 0;
+    for (size_t i = 0; i < b->out.n; i++)
+        n += b->out.at[i].kind == PST_DO_COMMAND && b->out.at[i].command.command == PST_JOB_COMMAND_TYPE_HALT;
+    return n;
+}
+
+static void test_queues_one_that_preempts_takes_the_place_of_the_youngest(void **unused)
+{
+    bench b = start();
+    node(&b, "", 2, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    char *old = submit(&b, (wanted){0}), *young = submit(&b, (wanted){0}), *waits = submit(&b, (wanted){0});
+    char *urgent = submit(&b, (wanted){.queue = "urgent"});
+    assert_int_equal(halts(&b), 1);
+    assert_int_equal(events(&b, PST_JOB_EVENT_TYPE_HALTING, young), 1);
+    says(&b, urgent, "it waits for 1 CPUs: 0 of 2 free; 1 job on node");
+    says(&b, young, "of queue urgent, which preempts");
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK, .caught_up = true});
+    assert_int_equal(halts(&b), 0); /* once is enough */
+    b.now += SECOND;
+    ends(&b, young);
+    assert_int_equal(events(&b, PST_JOB_EVENT_TYPE_PREEMPTED, young), 1);
+    assert_string_equal(state(&b, young), "QUEUED");
+    assert_string_equal(state(&b, urgent), "PENDING");
+    assert_string_equal(state(&b, old), "PENDING");
+    const pst_job_state *s = tcore_job(b.core, young);
+    assert_true(s->attempts == 0 && s->platform_attempts == 0 && s->stop_action == PST_JOB_STOP_ACTION_NONE && !s->reason_code);
+    ends(&b, urgent);
+    assert_string_equal(state(&b, young), "PENDING"); /* before the one that was submitted after it */
+    assert_int_equal(tcore_job(b.core, young)->generation, 2);
+    assert_string_equal(state(&b, waits), "QUEUED");
+    char *ids[] = {old, young, waits, urgent};
+    for (size_t i = 0; i < 4; i++)
+        free(ids[i]);
+    done(&b);
+}
+
+static void test_queues_nobody_is_moved_in_vain_or_by_less(void **unused)
+{
+    bench b = start();
+    node(&b, "", 4, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true, .quota = {.has_cpus = true, .cpus = 4}});
+    char *high = submit(&b, (wanted){.priority = 9, .cpus = 2}), *low = submit(&b, (wanted){.cpus = 2});
+    char *wide = submit(&b, (wanted){.queue = "urgent", .cpus = 3}); /* the low one alone is not enough */
+    assert_int_equal(halts(&b), 0);
+    assert_string_equal(state(&b, wide), "QUEUED");
+    char *plain = submit(&b, (wanted){.priority = 99}); /* of a queue that does not preempt */
+    assert_int_equal(halts(&b), 0);
+    define(&b, (pst_queue_spec){.name = (char *)"default",
+                                .quota = {.has_cpus = true, .cpus = 1}}); /* over its quota: whatever their priority */
+    assert_int_equal(halts(&b), 2);
+    ends(&b, low);
+    ends(&b, high);
+    assert_string_equal(state(&b, wide), "PENDING");
+    char *ids[] = {high, low, wide, plain};
+    for (size_t i = 0; i < 4; i++)
+        free(ids[i]);
+    done(&b);
+}
+
+static void test_queues_of_several_only_those_go_that_must(void **unused)
+{
+    bench b = start();
+    node(&b, "", 8, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    char *wide = submit(&b, (wanted){.cpus = 6}), *narrow = submit(&b, (wanted){.cpus = 2});
+    char *urgent = submit(&b, (wanted){.queue = "urgent", .cpus = 4});
+    assert_int_equal(events(&b, PST_JOB_EVENT_TYPE_HALTING, wide), 1);
+    assert_int_equal(events(&b, PST_JOB_EVENT_TYPE_HALTING, narrow), 0);
+    free(wide);
+    free(narrow);
+    free(urgent);
+    done(&b);
+}
+
+static void test_queues_what_is_asked_of_a_job_that_is_moved_counts(void **unused)
+{
+    bench b = start();
+    node(&b, "", 1, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    char *runs = submit(&b, (wanted){0}), *urgent = submit(&b, (wanted){.queue = "urgent"});
+    pst_job_request r = {.request_id = (char *)"h", .user = (char *)"ann", .action = PST_JOB_ACTION_HALT, .training_id = runs};
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    assert_int_equal(tcore_job(b.core, runs)->stop_action, PST_JOB_STOP_ACTION_HALT);
+    ends(&b, runs);
+    assert_string_equal(state(&b, runs), "HALTED");
+    assert_string_equal(state(&b, urgent), "PENDING");
+    free(runs);
+    free(urgent);
+    done(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +495,10 @@ int main(void)
         cmocka_unit_test(test_queues_use_is_made_again_from_the_states),
         cmocka_unit_test(test_queues_a_wide_job_is_not_starved_by_narrow_ones),
         cmocka_unit_test(test_queues_others_run_beside_the_room_that_is_kept),
+        cmocka_unit_test(test_queues_one_that_preempts_takes_the_place_of_the_youngest),
+        cmocka_unit_test(test_queues_nobody_is_moved_in_vain_or_by_less),
+        cmocka_unit_test(test_queues_of_several_only_those_go_that_must),
+        cmocka_unit_test(test_queues_what_is_asked_of_a_job_that_is_moved_counts),
     };
     return cmocka_run_group_tests_name("trainer_queues", tests, NULL, NULL);
 }
