@@ -211,7 +211,8 @@ static int by_key(const void *a, const void *b)
 static void leave_out_impossible(transfer *t, const char *step, pst_s3_list *list, size_t skip)
 {
     size_t kept = 0;
-    qsort(list->at, list->n, sizeof *list->at, by_key);
+    if (list->n)
+        qsort(list->at, list->n, sizeof *list->at, by_key);
     for (size_t i = 0; i < list->n; i++) {
         char *key = list->at[i].key, *folder = pst_sprintf("%s/", key);
         const char *why = pst_s3_key_problem(key + skip);
