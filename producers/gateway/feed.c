@@ -25,11 +25,18 @@ enum { RANGES_MAX = 512, TAIL_RECORDS = 300, LARGE_BYTES = 128 << 10, RETRY_MS =
 static const struct {
     pst_topic topic;
     const char *kind;
-
 } sources[] = {{PST_TOPIC_JOBS_EVENTS, "event"}, {PST_TOPIC_LOGS, "log"},     {PST_TOPIC_METRICS, "metric"},
                {PST_TOPIC_JOBS_STATE, "state"},  {PST_TOPIC_MODELS, "model"}, {PST_TOPIC_PIPELINES, "pipeline"},
                {PST_TOPIC_WORKERS, "worker"}};
 enum { N_SOURCES = sizeof sources / sizeof *sources };
+
+const char *gw_feed_kind(size_t i, const char **ret_topic)
+{
+    if (i >= N_SOURCES)
+        return NULL;
+    *ret_topic = pst_topic_get(sources[i].topic)->suffix;
+    return sources[i].kind;
+}
 
 struct gw_feed {
     gw_state *g;

@@ -91,6 +91,11 @@ int gw_feed_start(gw_state *g, gw_feed **ret_feed, pst_err *err);
 void gw_feed_stop(gw_feed *f);
 json_t *gw_feed_lag(const gw_feed *f);           /* records behind, null = not known; the caller's; NULL-safe */
 void gw_feed_dump(const gw_feed *f, json_t *to); /* NULL-safe */
+/* The i-th topic that streams show, by its name without the prefix, and the kind of its events; NULL behind the last one. */
+const char *gw_feed_kind(size_t i, const char **ret_topic);
+
+/* stream.c: "logs,jobs.events" as the hub's kinds, "log,event"; NULL and what is wrong with it where there is no such topic. free() both. */
+char *gw_stream_kinds(const char *topics, char **ret_why);
 
 /* publisher.c: requests → jobs.requests; answers 202 or a problem when the broker has decided. Takes req. @thread loop */
 int gw_publisher_new(gw_state *g, gw_publisher **ret_publisher, pst_err *err);

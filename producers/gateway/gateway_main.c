@@ -47,7 +47,7 @@ const pst_usage pst_gateway_usage = {"gateway",
                                      "/metrics /v1/jobs /events/stream, registered models at /v2, and the page at /.",
                                      "penstock gateway --port 8080\n"
                                      "A=\"Authorization: Bearer $(cat ~/.local/state/penstock/token)\"\n"
-                                     "curl -N -H \"$A\" http://127.0.0.1:8080/events/stream?kinds=event\n"
+                                     "curl -N -H \"$A\" http://127.0.0.1:8080/events/stream?topics=jobs.events\n"
                                      "curl -H \"$A\" -H Content-Type:application/yaml --data-binary @manifest.yml "
                                      "http://127.0.0.1:8080/v1/jobs",
                                      gateway_table,

@@ -257,6 +257,8 @@ def refusals():
     for path, field in rows:
         problem = call(path, 400)
         check(problem["code"] == "invalid-parameter" and [v["field"] for v in problem["violations"]] == [field], problem)
+    for query in ("topics=logs,nothing", "topics=", "topics=logs&kinds=log"):
+        check([v["field"] for v in call("/events/stream?" + query, 400)["violations"]] == ["topics"], query)
     for path in ("events", "logs", "metrics", "why"):
         call("/v1/jobs/training-nothing/" + path, 404)
     for path in ("halt", "resume", "terminate", "hold", "release", "reprioritise?priority=1"):

@@ -155,6 +155,28 @@ static void test_hub_says_when_kafka_is_away(void **state)
     pst_buf_done(&b);
 }
 
+/* Topics by their names, as they stand in the contract; a name that there is not is no empty stream. */
+static void test_stream_topics_are_kinds(void **state)
+{
+    static const char *const bad[] = {"", "logs,", ",logs", "log", "penstock.logs", "logs, metrics", "jobs.requests", "LOGS", "\xff\n"};
+    char *why = NULL, *kinds = gw_stream_kinds("logs,jobs.events,pipelines", &why);
+    assert_string_equal(kinds, "log,event,pipeline");
+    assert_null(why);
+    free(kinds);
+    const char *name, *kind;
+    for (size_t i = 0; (kind = gw_feed_kind(i, &name)) != NULL; i++) {
+        kinds = gw_stream_kinds(name, &why);
+        assert_string_equal(kinds, kind);
+        free(kinds);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_null(gw_stream_kinds(bad[i], &why));
+        assert_non_null(strstr(why, "there are jobs.events, logs, metrics, jobs.state, models, pipelines, workers"));
+        assert_null(strpbrk(why, "\xff\n")); /* it goes into JSON */
+        free(why);
+    }
+}
+
 static void test_hub_new_client_gets_a_ring_of_many_megabytes(void **state)
 {
     pst_buf b = {0};
@@ -210,6 +232,7 @@ static void test_hub_slow_clients_cost_little(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_hub_large_event_is_named_not_sent, setup, teardown),
+                                       cmocka_unit_test(test_stream_topics_are_kinds),
                                        cmocka_unit_test_setup_teardown(test_hub_says_when_kafka_is_away, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_new_client_gets_a_ring_of_many_megabytes, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_slow_clients_cost_little, setup, teardown)};

@@ -2,6 +2,7 @@
  * go on there (`reset`) or has left something out (`missed`), views ask anew for what they show. */
 
 const KINDS = ["state", "event", "metric", "log", "model", "pipeline", "worker"];
+const TOPICS = ["jobs.state", "jobs.events", "metrics", "logs", "models", "pipelines", "workers"];
 const listeners = new Set(); // {kinds, take, again}
 let broken = false, away = null, opened = false;
 
@@ -28,7 +29,7 @@ function again() {
 }
 
 export function connect(say) {
-    const stream = new EventSource("events/stream?kinds=" + KINDS.join(","));
+    const stream = new EventSource("events/stream?topics=" + TOPICS.join(","));
     const tell = () => {
         if (broken) say("lost", stream.readyState === EventSource.CLOSED ? "ended; reload the page" : "connection lost, trying again …");
         else if (away) say("away", "Kafka is away: what is shown may be old");
