@@ -213,12 +213,15 @@ void eng_workers_free(eng_workers *w)
     free(w);
 }
 
-/* Signals belong to the caller's threads: workers get none. */
+/* Signals belong to the caller's threads: workers get none, but for a fault of their own, which the process's handler must hear of. */
 static int start(eng_workers *w, int threads)
 {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     sigset_t all, before;
     int rc = 0;
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&all, faults[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (w->n = 1; w->n < threads && rc == 0; w->n += rc == 0) {
         eng_worker *one = &w->worker[w->n];

@@ -18,6 +18,7 @@ typedef enum {
     WORD_MESSAGE,
     WORD_REASON,
     WORD_REPLAYS,
+    WORD_TIME,
     WORDS
 } word;
 
@@ -39,6 +40,7 @@ static const struct {
     {STREAMS "message", WORD_MESSAGE},
     {"x-dlq-reason", WORD_REASON},
     {DLQ_HEADER_REPLAYS, WORD_REPLAYS},
+    {"x-dlq-timestamp", WORD_TIME},
 };
 
 bool dlq_header_is_error(const char *name)
@@ -98,6 +100,8 @@ void dlq_letter_read(const pst_record *r, pst_header_room *room, dlq_letter *ret
     ret->source_offset = number(found[WORD_OFFSET], INT64_MAX);
     int64_t replays = number(found[WORD_REPLAYS], 1000000000);
     ret->replays = replays > 0 ? replays : 0;
+    int64_t own = number(found[WORD_TIME], INT64_MAX);
+    ret->timestamp_ms = own > 0 ? own : r->timestamp_ms;
 }
 
 /* ---- filters ---------------------------------------------------------------------------------------------------------------- */
@@ -109,7 +113,7 @@ static bool same(pst_slice a, const char *b)
 
 bool dlq_filter_takes(const dlq_filter *f, const dlq_letter *l)
 {
-    int64_t at = l->record->timestamp_ms;
+    int64_t at = l->timestamp_ms;
     if (f->reason && !same(l->reason, f->reason) && !same(l->error_class, f->reason))
         return false;
     if (f->stage && !same(l->stage, f->stage))

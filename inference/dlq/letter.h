@@ -22,6 +22,7 @@ typedef struct dlq_letter {
     char source[DLQ_TOPIC_MAX + 1];
     int32_t source_partition; /* -1 = not known */
     int64_t source_offset;    /* likewise */
+    int64_t timestamp_ms;     /* the record's own: the letter may have that of its writing */
     int64_t replays;          /* how often its record had been put back before it became this dead letter */
     pst_slice component, stage, reason, error_class, message;
 } dlq_letter;

@@ -67,7 +67,7 @@ static void row_free(void *p)
 static void respect(list *l, const dlq_letter *d, int i)
 {
     char when[32];
-    int64_t ms = d->record->timestamp_ms;
+    int64_t ms = d->timestamp_ms;
     pst_buf_clear(&l->text);
     switch (i) {
     case BY_SOURCE: pst_buf_adds(&l->text, d->source); break;

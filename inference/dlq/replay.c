@@ -159,7 +159,7 @@ static int send(replay *r, const dlq_letter *d, target *t, pst_err *err)
                    .key_len = rec->key_len,
                    .value = rec->value,
                    .value_len = rec->value_len,
-                   .timestamp_ms = rec->timestamp_ms > 0 ? rec->timestamp_ms : 0,
+                   .timestamp_ms = d->timestamp_ms > 0 ? d->timestamp_ms : 0,
                    .headers = r->room.at,
                    .n_headers = n};
     return pst_txn_send(r->txn, &out, err);

@@ -136,7 +136,7 @@ static void print_json(show *s, const dlq_letter *d, body *key, body *value)
     json_t *j = json_pack("{s:s, s:i, s:I, s:{s:s, s:o, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "topic", r->topic, "partition",
                           (int)r->partition, "offset", (json_int_t)r->offset, "source", "topic", d->source, "partition",
                           known(d->source_partition), "offset", known(d->source_offset), "time",
-                          r->timestamp_ms >= 0 ? json_string(pst_time_text(r->timestamp_ms * 1000, when)) : json_null(), "component",
+                          d->timestamp_ms >= 0 ? json_string(pst_time_text(d->timestamp_ms * 1000, when)) : json_null(), "component",
                           text_json(d->component), "stage", text_json(d->stage), "reason", text_json(d->reason), "class",
                           text_json(d->error_class), "message", text_json(d->message), "replays", (json_int_t)d->replays, "replayed",
                           s->ledger ? json_boolean(dlq_ledger_has(s->ledger, r->partition, r->offset)) : json_null());
@@ -215,7 +215,7 @@ static void print_place(const show *s, const dlq_letter *d)
         printf(" [%d]", d->source_partition);
     if (d->source_offset >= 0)
         printf(" offset %lld", (long long)d->source_offset);
-    printf("\n%-12s %s\n", "its time", r->timestamp_ms >= 0 ? pst_time_text(r->timestamp_ms * 1000, when) : "not known");
+    printf("\n%-12s %s\n", "its time", d->timestamp_ms >= 0 ? pst_time_text(d->timestamp_ms * 1000, when) : "not known");
     print_text("component", d->component);
     print_text("stage", d->stage);
     print_text("reason", d->reason);

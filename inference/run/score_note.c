@@ -1,9 +1,11 @@
 /* score_note.c - the note is a shared mapping: what was stored there survives the process, whatever ends it, without a system call a batch. The
  * handler of a fatal signal only writes the signal's number into it, puts the handler that was there before back (a sanitizer's, or none), and
- * returns, so that the signal strikes again and does what it would have done. */
+ * returns, so that the signal strikes again and does what it would have done. It counts where a record is being computed: on a thread that said so,
+ * or on one of the engine's pool, which does nothing else. */
 #include "inference/run/score_note.h"
 
 #include "common/base/fs.h"
+#include "common/base/hash.h"
 #include "common/base/lock.h"
 #include "common/base/log.h"
 
@@ -14,15 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
-enum { CULPRITS_MAX = 64, CAREFUL_RECORDS = 8192, STACK_BYTES = 64 << 10 };
-#define NOTE_MAGIC 0x706e7431u /* of this layout */
+enum { CULPRITS_MAX = 64, CAREFUL_RECORDS = 8192, CAREFUL_DOUBLES = 10, STACK_BYTES = 64 << 10, ROW_MAX = 3 };
+#define NOTE_MAGIC 0x706e7432u   /* of this layout */
+#define POOL       "plan-worker" /* engine/workers.c */
 
 struct culprit {
     char topic[250]; /* "" = free */
     int32_t partition;
     int64_t offset;
+    uint32_t print; /* of the record: another may come to stand at its offset */
     int32_t signal;
 };
 
@@ -30,7 +35,12 @@ struct page {
     uint32_t magic, size;
     volatile sig_atomic_t running, signal;
     uint64_t careful; /* so many records more are computed one by one */
+    uint32_t crashes; /* since careful was last over */
+    uint32_t row;     /* culprits without a record computed between them */
     uint32_t next;    /* culprit to be overwritten */
+    uint32_t print;   /* of the last record of now */
+    uint64_t before;  /* records that will come again before those of now */
+    char models[3][72];
     score_crash now;
     struct culprit culprits[CULPRITS_MAX];
 };
@@ -45,12 +55,25 @@ static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static struct sigaction before[sizeof fatal / sizeof *fatal];
 static struct page *volatile noted; /* of the open note */
 
+static _Thread_local volatile sig_atomic_t computes;
+
+static bool is_of_pool(void)
+{
+    char name[16] = "";
+    return prctl(PR_GET_NAME, name) == 0 && !strcmp(name, POOL);
+}
+
+void score_note_computes(bool on)
+{
+    computes = on;
+}
+
 /* Ours is a fault, or an abort() of our own; what somebody sent says nothing of a record. */
 static void on_fatal(int sig, siginfo_t *info, void *context)
 {
     struct page *p = noted;
     bool sent = info->si_code <= 0, by_us = sent && sig == SIGABRT && info->si_pid == getpid();
-    if (p && p->running && (!sent || by_us))
+    if (p && p->running && (!sent || by_us) && (computes || is_of_pool()))
         p->signal = sig;
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
         if (fatal[i] == sig)
@@ -59,17 +82,30 @@ static void on_fatal(int sig, siginfo_t *info, void *context)
         raise(sig);
 }
 
+static _Thread_local void *stack;
+
 void score_note_thread(void)
 {
-    static _Thread_local char *stack;
-    if (stack)
+    stack_t old;
+    if (stack || sigaltstack(NULL, &old) < 0 || !(old.ss_flags & SS_DISABLE)) /* a sanitizer has given it one */
         return;
-    stack = pst_alloc(STACK_BYTES); /* for the thread's life: there are two of them */
-    stack_t s = {.ss_sp = stack, .ss_size = STACK_BYTES};
-    sigaltstack(&s, NULL);
+    void *at = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t s = {.ss_sp = at, .ss_size = STACK_BYTES};
+    if (at != MAP_FAILED && sigaltstack(&s, NULL) == 0)
+        stack = at;
 }
 
-static void catch (bool on)
+void score_note_thread_ends(void)
+{
+    stack_t none = {.ss_flags = SS_DISABLE};
+    if (!stack)
+        return;
+    sigaltstack(&none, NULL);
+    munmap(stack, STACK_BYTES);
+    stack = NULL;
+}
+
+static void hear_faults(bool on)
 {
     struct sigaction sa = {.sa_sigaction = on_fatal, .sa_flags = SA_ONSTACK | SA_SIGINFO};
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
@@ -79,38 +115,43 @@ static void catch (bool on)
 static void add_culprit(struct page *p)
 {
     struct culprit *c = &p->culprits[p->next++ % CULPRITS_MAX];
-    *c = (struct culprit){.partition = p->now.partition, .offset = p->now.offset, .signal = p->signal};
+    *c = (struct culprit){.partition = p->now.partition, .offset = p->now.offset, .print = p->print, .signal = p->signal};
     memcpy(c->topic, p->now.topic, sizeof c->topic);
 }
 
-/* What the page says of a process that is no more. */
+/* What the page says of a process that is no more. Each crash doubles for how long care is taken: what was not committed comes again, and other
+ * partitions' records may come before it. */
 static void conclude(struct page *p, score_crash *ret)
 {
     if (p->running && p->signal && p->now.records) {
         p->now.topic[sizeof p->now.topic - 1] = 0;
         *ret = p->now;
         ret->signal = p->signal;
-        if (p->now.records == 1)
+        p->row += p->now.records == 1;
+        if (p->now.records == 1 && p->row < ROW_MAX)
             add_culprit(p);
-        p->careful = p->now.records > CAREFUL_RECORDS ? p->now.records : CAREFUL_RECORDS;
+        p->crashes += p->crashes < CAREFUL_DOUBLES;
+        p->careful = (CAREFUL_RECORDS + p->before + p->now.records) << (p->crashes - 1);
     }
     p->running = p->signal = 0;
 }
 
+/* Written before it is mapped: a disk that is full would else end us by a signal. */
 static struct page *map(int fd)
 {
-    if (ftruncate(fd, sizeof(struct page)) < 0)
+    struct page empty = {.magic = NOTE_MAGIC, .size = sizeof empty}, there = {0};
+    bool ours = pread(fd, &there, sizeof there, 0) == (ssize_t)sizeof there && there.magic == NOTE_MAGIC && there.size == sizeof there;
+    if (!ours && pwrite(fd, &empty, sizeof empty, 0) != (ssize_t)sizeof empty)
+        return NULL;
+    if ((errno = posix_fallocate(fd, 0, sizeof empty)) != 0)
         return NULL;
     struct page *p = mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return NULL;
-    if (p->magic != NOTE_MAGIC || p->size != sizeof *p) {
-        memset(p, 0, sizeof *p);
-        p->magic = NOTE_MAGIC;
-        p->size = sizeof *p;
-    }
     for (size_t i = 0; i < CULPRITS_MAX; i++)
         p->culprits[i].topic[sizeof p->culprits[i].topic - 1] = 0;
+    for (int i = 0; i < 3; i++)
+        p->models[i][sizeof p->models[i] - 1] = 0;
     return p;
 }
 
@@ -137,7 +178,7 @@ score_note *score_note_open(const char *state_dir, const char *pipeline, int num
     *n = (score_note){.page = p, .path = path, .fd = fd};
     score_note_thread();
     noted = p;
-    catch (true);
+    hear_faults(true);
     return n;
 }
 
@@ -145,7 +186,7 @@ void score_note_close(score_note *n)
 {
     if (!n)
         return;
-    catch (false);
+    hear_faults(false);
     noted = NULL;
     bool empty = !n->page->careful;
     for (size_t i = 0; empty && i < CULPRITS_MAX; i++)
@@ -158,26 +199,58 @@ void score_note_close(score_note *n)
     free(n);
 }
 
-void score_note_begins(score_note *n, uint64_t records, const pst_record *last)
+static uint32_t print_of(const pst_record *r)
+{
+    uint32_t crc = pst_crc32c(0, &r->timestamp_ms, sizeof r->timestamp_ms);
+    crc = r->key ? pst_crc32c(crc, r->key, r->key_len) : crc;
+    return r->value ? pst_crc32c(crc, r->value, r->value_len) : crc;
+}
+
+void score_note_begins(score_note *n, uint64_t before_them, uint64_t records, const pst_record *last)
 {
     if (!n)
         return;
     struct page *p = n->page;
     PST_ASSERT(!p->running);
+    p->before = before_them;
     p->now.records = records;
     p->now.partition = last->partition;
     p->now.offset = last->offset;
+    p->print = records == 1 ? print_of(last) : 0; /* of one alone it may be asked */
     snprintf(p->now.topic, sizeof p->now.topic, "%s", last->topic);
     p->running = 1;
 }
 
 void score_note_ends(score_note *n)
 {
-    if (!n)
+    if (!n || !n->page->running)
         return;
     struct page *p = n->page;
     p->running = 0;
+    p->row = 0;
     p->careful -= p->careful < p->now.records ? p->careful : p->now.records;
+    if (!p->careful)
+        p->crashes = 0;
+}
+
+void score_note_model(score_note *n, int variant, const char *digest)
+{
+    PST_ASSERT(variant >= 0 && variant < 3);
+    if (!n || !strncmp(n->page->models[variant], digest, sizeof n->page->models[variant] - 1))
+        return;
+    struct page *p = n->page;
+    bool first = !*p->models[variant];
+    snprintf(p->models[variant], sizeof p->models[variant], "%s", digest);
+    if (first) /* nothing is known of another one */
+        return;
+    memset(p->culprits, 0, sizeof p->culprits);
+    p->row = p->crashes = 0;
+    p->careful = 0;
+}
+
+bool score_note_is_hopeless(const score_note *n)
+{
+    return n && n->page->row >= ROW_MAX;
 }
 
 bool score_note_careful(const score_note *n)
@@ -190,7 +263,7 @@ const char *score_note_culprit(const score_note *n, const pst_record *r)
     static char text[160];
     for (size_t i = 0; n && n->page->next && i < CULPRITS_MAX; i++) {
         const struct culprit *c = &n->page->culprits[i];
-        if (c->offset != r->offset || c->partition != r->partition || strcmp(c->topic, r->topic) != 0)
+        if (c->offset != r->offset || c->partition != r->partition || strcmp(c->topic, r->topic) != 0 || c->print != print_of(r))
             continue;
         snprintf(text, sizeof text, "the scorer died of signal %d (%s) while it computed this record alone; it is not computed again",
                  (int)c->signal, strsignal(c->signal));

@@ -23,6 +23,7 @@ typedef struct score_input_topic {
     int partitions;
     char *dlq;
     pst_takes dlq_takes;
+    int64_t dlq_asked_us;
 } score_input_topic;
 
 /* Of the batch in hand: this record cannot be used now, and neither can those of its partition behind it. */
@@ -68,9 +69,10 @@ typedef struct scorer {
     pst_unknown *unknown;
     pst_suspects suspects;         /* the records that a topic refuses */
     pst_takes takes, shadow_takes; /* and what it says that it does not take */
-    uint64_t done;                 /* records committed */
-    uint64_t dead;                 /* of them dead-lettered */
-    int again;                     /* rounds in a row that were thrown away at their commit */
+    int64_t takes_asked_us, shadow_rests_us;
+    uint64_t done; /* records committed */
+    uint64_t dead; /* of them dead-lettered */
+    int again;     /* rounds in a row that were thrown away at their commit */
     int64_t waiting_logged_us, fenced_us;
     bool reopened;        /* the group has not taken it in again yet */
     bool waits_unsettled; /* partitions were taken away: some that wait may not be ours any more */

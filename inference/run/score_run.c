@@ -106,6 +106,7 @@ static void take_models(scorer *s)
         score_stats_model(s->stats, pst_binding_name(b), pst_binding_version(b), pst_binding_digest(b), variant_names[n.variant]);
         if (!n.kept)
             score_stats_refused(s->stats, NULL, 0, NULL);
+        score_note_model(s->note, (int)n.variant, pst_binding_digest(b));
         s->round.row_kept = 0; /* what the model before could not score, this one may */
         s->pace = (score_pace){0};
         if (pst_score_core_offer(s->core, n.variant, n.binding, n.from, n.n_from) == PST_EAGAIN) {
@@ -127,6 +128,7 @@ static int await_model(scorer *s)
         score_stats_model(s->stats, pst_binding_name(b), 0, pst_binding_digest(b), "PRIMARY");
         tell_device(s, PST_LOG_INFO, "device", PST_VARIANT_PRIMARY, b);
         tell_threads(s, b);
+        score_note_model(s->note, PST_VARIANT_PRIMARY, pst_binding_digest(b));
         pst_score_core_offer(s->core, PST_VARIANT_PRIMARY, b, NULL, 0);
         return 0;
     }
@@ -272,13 +274,31 @@ static int run_aside(scorer *s, pst_err *why, bool *ret_lost)
     return score_work_result(s->work, why);
 }
 
+static void note_begins(scorer *s)
+{
+    size_t n = 0;
+    const pst_fate *fates = pst_score_core_fates(s->core, &n);
+    for (size_t i = 0; i < n; i++) /* of records that are bad already nothing is computed */
+        if (fates[i].kind == PST_FATE_OPEN) {
+            score_note_begins(s->note, s->round.records, n, fates[n - 1].record);
+            return;
+        }
+}
+
+static int run_here(scorer *s, pst_err *why)
+{
+    score_note_computes(true);
+    int rc = pst_score_core_run(s->core, why);
+    score_note_computes(false);
+    return rc;
+}
+
 static int run_core(scorer *s, size_t n, pst_err *why, bool *ret_lost)
 {
     int64_t start = pst_mono_us(), expect = score_pace_expect_us(&s->pace, n);
     bool quick = expect >= 0 && expect < ASIDE_US;
-    score_note_begins(s->note, n, pst_score_core_fates(s->core, &n)[n - 1].record);
-    int rc = quick ? pst_score_core_run(s->core, why) : run_aside(s, why, ret_lost);
-    score_note_ends(s->note);
+    note_begins(s);
+    int rc = quick ? run_here(s, why) : run_aside(s, why, ret_lost);
     int64_t took = pst_mono_us() - start;
     if (rc == 0)
         score_pace_learn(&s->pace, n, took);
@@ -345,11 +365,29 @@ static int emit_all(scorer *s)
     return rc;
 }
 
+/* No record is to blame where each brings the scorer down: it waits for another model. A run that nobody watches ends. */
+static int paused_by_crashes(scorer *s, const pst_record *records, size_t n)
+{
+    bool ends = s->opts->exit_on_eof || s->opts->records_max;
+    pst_err why = {0};
+    pst_err_set(
+        &why, PST_ESTATE, ends ? PST_CLASS_DATA : PST_CLASS_RETRY, "score", 0,
+        "paused: the model brought the scorer down at one record after another, so it is not computed again; move the alias to another "
+        "version, or delete %s/score/%s.%d.note and start again to try it once more",
+        s->settings->state_dir.value, s->p->name, s->slot.number);
+    if (!ends)
+        return hold_all(s, records, n, &why);
+    s->err = why;
+    return why.code;
+}
+
 /* 0: every record was used, or its partition waits for it. */
 static int score_batch(scorer *s, const pst_record *records, size_t n)
 {
     pst_err why = {0};
     bool lost = false;
+    if (score_note_is_hopeless(s->note))
+        return paused_by_crashes(s, records, n);
     int rc = scorer_meet(s, records, n);
     if (rc < 0) {
         why = s->err;
@@ -363,6 +401,8 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     size_t taken = 0;
     pst_score_core_fates(s->core, &taken);
     rc = taken ? run_core(s, taken, &why, &lost) : 0;
+    if (rc < 0 || lost)
+        score_note_ends(s->note);
     if (taken && rc == 0 && !lost)
         look_at_devices(s);
     s->waits_unsettled |= lost;
@@ -375,7 +415,10 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     if (rc < 0) /* the model fails on everything */
         return hold_all(s, records, n, &why);
     int64_t scored = pst_mono_us();
+    score_note_computes(true);
     pst_score_core_finish(s->core, pst_now_us());
+    score_note_computes(false);
+    score_note_ends(s->note);
     if ((rc = emit_all(s)) != 0)
         return rc;
     s->stats->batches++;
@@ -504,6 +547,8 @@ static int set_up(scorer *s)
 static void tear_down(scorer *s)
 {
     score_follow_stop(s->follow);
+    score_note_close(s->note); /* before the slot, whose next owner opens it */
+    s->note = NULL;
     pst_consumer_leave(s->consumer); /* a clean end: others take the partitions at once */
     scorer_close(s);
     s->stats->ready = false;
@@ -521,7 +566,6 @@ static void tear_down(scorer *s)
     pst_unknown_free(s->unknown);
     free(s->stops);
     score_reports_free(s->reports);
-    score_note_close(s->note);
     free(s->worker);
     free(s->group);
     free(s->txn_id);

@@ -27,7 +27,9 @@ struct score_work {
 static void work_off(score_work *w)
 {
     pst_err_clear(&w->err);
+    score_note_computes(true);
     w->rc = pst_score_core_run(w->core, &w->err);
+    score_note_computes(false);
 }
 
 static void *work_thread(void *arg)
@@ -48,6 +50,7 @@ static void *work_thread(void *arg)
         pthread_cond_broadcast(&w->changed);
     }
     pthread_mutex_unlock(&w->lock);
+    score_note_thread_ends();
     return NULL;
 }
 

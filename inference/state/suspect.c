@@ -83,6 +83,11 @@ void pst_suspects_passed_to(pst_suspects *x, const char *topic, int32_t partitio
     *s = x->at[--x->n];
 }
 
+const pst_suspect *pst_suspects_of_partition(const pst_suspects *x, const char *topic, int32_t partition)
+{
+    return x->n ? of_partition(x, topic, partition) : NULL;
+}
+
 const pst_suspect *pst_suspects_find(const pst_suspects *x, const pst_record *r)
 {
     const pst_suspect *s = x->n ? of_partition(x, r->topic, r->partition) : NULL;

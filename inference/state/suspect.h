@@ -43,6 +43,8 @@ void pst_suspects_passed(pst_suspects *x, uint64_t records);
 void pst_suspects_passed_to(pst_suspects *x, const char *topic, int32_t partition, int64_t next);
 /* How this record is to go out: NULL = as any other. Valid until the next call. */
 const pst_suspect *pst_suspects_find(const pst_suspects *x, const pst_record *r);
+/* The partition's, whatever its stage. */
+const pst_suspect *pst_suspects_of_partition(const pst_suspects *x, const char *topic, int32_t partition);
 /* It waited; next time both letters are tried again. */
 void pst_suspects_waited(pst_suspects *x, const pst_record *r);
 

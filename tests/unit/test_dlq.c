@@ -61,6 +61,11 @@ static void test_dlq_letter_of_connect_and_of_streams(void **state)
     assert_string_equal(l.source, "s");
     assert_int_equal(l.source_partition, 0);
     assert_text(l.message, "m");
+    assert_int_equal(l.timestamp_ms, 1000);
+    l = READ(H("__connect.errors.topic", "in"), H("x-dlq-timestamp", "77")); /* the letter has the time of its writing */
+    assert_int_equal(l.timestamp_ms, 77);
+    l = READ(H("__connect.errors.topic", "in"), H("x-dlq-timestamp", "-5"));
+    assert_int_equal(l.timestamp_ms, 1000);
 }
 
 static void test_dlq_letter_hostile_headers(void **state)

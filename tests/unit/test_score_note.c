@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[] = "/tmp/penstock-note-XXXXXX";
 
-enum end { FAULT, ABORT, KILLED, SENT, IDLE };
+enum end { FAULT, ABORT, KILLED, SENT, IDLE, ELSEWHERE };
 
 static void die(enum end how)
 {
@@ -20,7 +21,8 @@ static void die(enum end how)
     case ABORT: abort();
     case KILLED: kill(getpid(), SIGKILL); break;
     case SENT: kill(getpid(), SIGSEGV); break;
-    case IDLE: abort();
+    case IDLE:
+    case ELSEWHERE: abort();
     }
 }
 
@@ -38,7 +40,8 @@ static void life(uint64_t records, int64_t offset, enum end how)
         score_note *n = score_note_open(dir, "p", 0, &c);
         if (!n)
             _exit(7);
-        score_note_begins(n, records, &r);
+        score_note_begins(n, 0, records, &r);
+        score_note_computes(how != ELSEWHERE);
         if (how == IDLE)
             score_note_ends(n);
         die(how);
@@ -84,7 +87,7 @@ static void test_note_tells_of_a_crash_and_finds_the_culprit(void **state)
     score_note_passed(n, "in", 3, 126);
     pst_record r = {.topic = "in"};
     for (int i = 0; i < 100000 && score_note_careful(n); i++) {
-        score_note_begins(n, 1, &r);
+        score_note_begins(n, 0, 1, &r);
         score_note_ends(n);
     }
     assert_false(score_note_careful(n));
@@ -96,7 +99,7 @@ static void test_note_tells_of_a_crash_and_finds_the_culprit(void **state)
 
 static void test_note_says_nothing_where_no_record_is_to_blame(void **state)
 {
-    const enum end ends[] = {KILLED, SENT, IDLE};
+    const enum end ends[] = {KILLED, SENT, IDLE, ELSEWHERE};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         score_crash c;
         life(1, 50, ends[i]);
@@ -107,6 +110,62 @@ static void test_note_says_nothing_where_no_record_is_to_blame(void **state)
         assert_false(is_culprit(n, 50));
         score_note_close(n);
     }
+}
+
+/* Another record has come to stand where the culprit stood: it is not to blame. */
+static void test_note_knows_the_record_and_not_its_place_alone(void **state)
+{
+    score_crash c;
+    life(1, 60, ABORT);
+    score_note *n = score_note_open(dir, "p", 0, &c);
+    pst_record same = {.topic = "in", .partition = 3, .offset = 60}, other = same, later = same;
+    other.value = (const uint8_t *)"x";
+    other.value_len = 1;
+    later.timestamp_ms = 5;
+    assert_non_null(score_note_culprit(n, &same));
+    assert_null(score_note_culprit(n, &other));
+    assert_null(score_note_culprit(n, &later));
+    score_note_passed(n, "in", 3, 61);
+    score_note_begins(n, 0, 1, &same);
+    score_note_ends(n);
+    score_note_close(n);
+}
+
+/* A model that dies at each record: none is to blame, until another model comes. */
+static void test_note_gives_up_on_a_model_and_not_on_its_records(void **state)
+{
+    score_crash c;
+    score_note *n = score_note_open(dir, "p", 0, &c);
+    score_note_model(n, 0, "digest-1");
+    score_note_close(n);
+    for (int64_t at = 70; at < 73; at++)
+        life(1, at, FAULT);
+    n = score_note_open(dir, "p", 0, &c);
+    score_note_model(n, 0, "digest-1");
+    assert_true(score_note_is_hopeless(n));
+    assert_false(is_culprit(n, 72));
+    assert_true(is_culprit(n, 70));
+    score_note_model(n, 0, "digest-2");
+    assert_false(score_note_is_hopeless(n));
+    assert_false(is_culprit(n, 70));
+    assert_false(score_note_careful(n));
+    score_note_close(n);
+}
+
+/* Where a disk is full nothing can be noted, and nothing dies of it. */
+static void test_note_of_a_full_disk(void **state)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        score_crash c;
+        struct rlimit none = {0, 0};
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &none);
+        _exit(score_note_open(dir, "full", 0, &c) ? 1 : 0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void test_note_belongs_to_one_process(void **state)
@@ -137,7 +196,7 @@ static void test_note_belongs_to_one_process(void **state)
     score_note_close(n);
     assert_null(score_note_open("/proc/nowhere", "p", 0, &c)); /* no folder: no note, and no harm */
     assert_false(score_note_careful(NULL));
-    score_note_begins(NULL, 1, &(pst_record){.topic = "in"});
+    score_note_begins(NULL, 0, 1, &(pst_record){.topic = "in"});
     score_note_ends(NULL);
     score_note_close(NULL);
 }
@@ -147,6 +206,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_note_tells_of_a_crash_and_finds_the_culprit),
         cmocka_unit_test(test_note_says_nothing_where_no_record_is_to_blame),
+        cmocka_unit_test(test_note_knows_the_record_and_not_its_place_alone),
+        cmocka_unit_test(test_note_gives_up_on_a_model_and_not_on_its_records),
+        cmocka_unit_test(test_note_of_a_full_disk),
         cmocka_unit_test(test_note_belongs_to_one_process),
     };
     if (!mkdtemp(dir))
