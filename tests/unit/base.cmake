@@ -6,6 +6,7 @@ if(NOT PENSTOCK_ENGINE_ONLY)
   pst_test(base_text SOURCES unit/test_base_text.c LIBS pst_base)
   find_package(OpenSSL REQUIRED) # the oracle
   pst_test(hash SOURCES unit/test_hash.c LIBS pst_base OpenSSL::Crypto)
+  pst_test(jwt SOURCES unit/test_jwt.c LIBS pst_base OpenSSL::Crypto) # signs with its own hand
   pst_test(library SOURCES unit/test_library.c LIBS pst_base)
   pst_test(secret SOURCES unit/test_secret.c LIBS pst_base)
   pst_test(base_proc SOURCES unit/test_base_proc.c LIBS pst_base LABELS unit threads)
