@@ -324,7 +324,7 @@ static int check_signature(const pst_jwks *keys, const parts *p, pst_err *err)
         return refuse(err, "the token says that it wants to be understood in ways that are not known here (crit)");
     if (strcmp(alg, "RS256") != 0 && strcmp(alg, "ES256") != 0)
         return refuse(err, "the token is not signed by RS256 or ES256");
-    for (size_t i = 0; i < keys->n; i++) {
+    for (size_t i = 0; keys && i < keys->n; i++) {
         const key *k = &keys->at[i];
         if (kid && k->kid && strcmp(kid, k->kid) != 0)
             continue;
@@ -332,9 +332,9 @@ static int check_signature(const pst_jwks *keys, const parts *p, pst_err *err)
         if (!strcmp(alg, algorithm_names[k->algorithm]) && is_signed_by(p, k))
             return 0;
     }
-    if (!known)
-        return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "jwt", 0, "the token is signed by a key that is not known here");
-    return refuse(err, "the token's signature is not right");
+    /* One sentence for both: who has no key shall not learn by it which subjects have one here. */
+    return pst_err_set(err, known ? PST_EAUTH : PST_ENOTFOUND, PST_CLASS_DATA, "jwt", 0,
+                       "the token's signature is by none of the keys that are known here for its subject");
 }
 
 static bool holds(const json_t *aud, const char *wanted)
@@ -362,6 +362,15 @@ static int check_claims(const json_t *claims, const pst_jwt_rules *rules, pst_er
     if (rules->audience && !holds(json_object_get(claims, "aud"), rules->audience))
         return refuse(err, "the token is for somebody else (aud)");
     return 0;
+}
+
+char *pst_jwt_subject(const char *token)
+{
+    parts p;
+    const char *sub = take_apart(token, &p) ? pst_json_str(p.claims, "sub", NULL) : NULL;
+    char *copy = sub ? pst_strdup(sub) : NULL;
+    parts_done(&p);
+    return copy;
 }
 
 int pst_jwt_check(const pst_jwks *keys, const char *token, const pst_jwt_rules *rules, json_t **ret_claims, pst_err *err)

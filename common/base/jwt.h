@@ -26,8 +26,10 @@ int pst_jwks_parse(const char *text, size_t len, pst_jwks **ret_keys, pst_err *e
 int pst_jwks_of_key(const char *text, pst_jwks **ret_keys, pst_err *err);
 void pst_jwks_free(pst_jwks *keys); /* NULL-safe */
 size_t pst_jwks_count(const pst_jwks *keys);
+/* Whom the token is about by its own word, which nothing proves: to find the key that might. free(), or NULL. */
+char *pst_jwt_subject(const char *token);
 /* 0: claims are the token's (json_decref). PST_ENOTFOUND: it names a key (`kid`) that is not among these; else PST_EAUTH with the reason, in which nothing of the
- * token stands. */
+ * token stands. keys NULL: none. */
 int pst_jwt_check(const pst_jwks *keys, const char *token, const pst_jwt_rules *rules, json_t **ret_claims, pst_err *err);
 
 #endif

@@ -42,6 +42,11 @@ static const pst_opt up_opts[] = {
      "the weakest isolation that jobs may have on this computer: none, user or sandbox (`penstock lcm --isolation`) [none]"},
     {"users", 0, PST_OPT_STR, offsetof(local_up_opts, users), "FILE", NULL,
      "the gateway's users, in place of its token (`penstock gateway --users`)"},
+    {"jwks", 0, PST_OPT_STR, offsetof(local_up_opts, jwks), "FILE", NULL,
+     "keys of an identity provider whose tokens let in at the gateway, in place of its token (`penstock gateway --jwks`)"},
+    {"jwt-issuer", 0, PST_OPT_STR, offsetof(local_up_opts, jwt_issuer), "ISS", NULL, "of such tokens (`penstock gateway`)"},
+    {"jwt-audience", 0, PST_OPT_STR, offsetof(local_up_opts, jwt_audience), "AUD", NULL, "of such tokens (`penstock gateway`)"},
+    {"jwt-role", 0, PST_OPT_STR, offsetof(local_up_opts, jwt_role), "ROLE", NULL, "of those that have none (`penstock gateway`) [user]"},
     {"log-mib", 0, PST_OPT_INT, offsetof(local_up_opts, log_mib), "N 1..4096", "16",
      "size at which a service puts its log aside (NAME.log.1 to .4 are kept) and begins a new one"},
 };

@@ -296,6 +296,29 @@ static int wait_for_gateway(up *u, pst_err *err)
     return rc;
 }
 
+static int start_gateway(up *u, const char *port, pst_err *err)
+{
+    const local_up_opts *o = u->o;
+    /* Services may be started again from another folder. A file that is not there is the gateway's to complain about. */
+    char *users = o->users ? realpath(o->users, NULL) : NULL, *jwks = o->jwks ? realpath(o->jwks, NULL) : NULL;
+    const char *const more[][2] = {{"--users", users ? users : o->users},
+                                   {"--jwks", jwks ? jwks : o->jwks},
+                                   {"--jwt-issuer", o->jwt_issuer},
+                                   {"--jwt-audience", o->jwt_audience},
+                                   {"--jwt-role", o->jwt_role}};
+    const char *args[16] = {"gateway", "--port", port};
+    size_t n = 3;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (more[i][1]) {
+            args[n++] = more[i][0];
+            args[n++] = more[i][1];
+        }
+    int rc = local_services_add(&u->services, "gateway", args, err);
+    free(users);
+    free(jwks);
+    return rc;
+}
+
 static int start_services(up *u, pst_err *err)
 {
     char port[16];
@@ -304,10 +327,7 @@ static int start_services(up *u, pst_err *err)
         snprintf(port, sizeof port, "%d", choose_port(u->o->gateway_port, &u->settings->gateway, 8080));
         setting_put(&u->settings->gateway, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
         refresh_environment(u);
-        char *users = u->o->users ? realpath(u->o->users, NULL) : NULL; /* services may be started again from another folder */
-        const char *args[] = {"gateway", "--port", port, u->o->users ? "--users" : NULL, users ? users : u->o->users, NULL};
-        rc = local_services_add(&u->services, "gateway", args, err);
-        free(users);
+        rc = start_gateway(u, port, err);
     }
     const char *trainer[] = {"trainer", "--port", LOCAL_PORT, NULL}, *lcm[] = {"lcm", "--port", LOCAL_PORT, NULL, NULL, NULL};
     if (u->o->isolation) {
@@ -328,7 +348,7 @@ static int write_profile(up *u, pst_err *err)
     json_object_set_new(f, "bootstrap", json_string(s->bootstrap.value));
     json_object_set_new(f, "registry", json_string(s->registry.value));
     json_object_set_new(f, "gateway", left_out(u, "gateway") ? json_null() : json_string(s->gateway.value));
-    json_object_set_new(f, "gateway_users", json_boolean(u->o->users));
+    json_object_set_new(f, "gateway_users", json_boolean(u->o->users || u->o->jwks));
     json_object_set_new(f, "embedded", json_boolean(s->embedded));
     json_object_set_new(f, "state_dir", json_string(s->state_dir.value));
     json_object_set_new(f, "pid", json_integer(getpid()));

@@ -2,6 +2,7 @@
  * over would; what takes long (reading topics) has threads of its own that post their results to the loop. The drain ends streams with a comment and
  * gives open requests time to be answered; a second signal ends the loop at once. */
 #include "producers/gateway/gateway.h"
+#include "producers/gateway/caller.h"
 #include "producers/gateway/gateway_verb.h"
 #include "producers/gateway/openapi.h"
 #include "producers/gateway/owners.h"
@@ -21,7 +22,7 @@
 
 typedef struct gateway_opts {
     int64_t port, models_mib, infer_seconds;
-    const char *listen, *auth, *users;
+    const char *listen, *auth, *users, *jwks, *issuer, *audience, *jwt_role;
     pst_opt_list hosts;
 } gateway_opts;
 static const pst_opt gateway_table[] = {
@@ -34,6 +35,15 @@ static const pst_opt gateway_table[] = {
      "who may, and what, in place of the token: lines name:hash:role[,role], hashes of `penstock user hash`, roles viewer, user, operator; "
      "read again when "
      "it changes"},
+    {"jwks", 0, PST_OPT_STR, offsetof(gateway_opts, jwks), "FILE", NULL,
+     "keys (JWKS) of an identity provider whose signed tokens (JWT, RS256 or ES256) let in, in place of the token; read again when it "
+     "changes"},
+    {"jwt-issuer", 0, PST_OPT_STR, offsetof(gateway_opts, issuer), "ISS", NULL, "the issuer (iss) that such a token must name"},
+    {"jwt-audience", 0, PST_OPT_STR, offsetof(gateway_opts, audience), "AUD", NULL, "the audience (aud) that it must be for"},
+    {"jwt-role", 0, PST_OPT_STR, offsetof(gateway_opts, jwt_role), "ROLE", "user",
+     "the role of a token that has no roles (claims roles, role; groups with none of ours) and whose subject is in no line of --users; "
+     "none: it "
+     "is refused"},
     {"models-mib", 0, PST_OPT_INT, offsetof(gateway_opts, models_mib), "MIB 16..1048576", "1024",
      "memory for models that answer requests (/v2); those asked for longest ago are closed for others"},
     {"infer-seconds", 0, PST_OPT_INT, offsetof(gateway_opts, infer_seconds), "S 1..3600", "30",
@@ -78,12 +88,34 @@ static void users_changed(void *arg)
     gw_hub_end_streams(g->hub);
 }
 
-static int use_users(gw_state *g, const char *path, pst_err *err)
+static int use_users(gw_state *g, const gateway_opts *o, pst_err *err)
 {
     gw_users *users = NULL;
-    int rc = gw_users_open(path, &users, err);
+    gw_bearer *bearer = NULL;
+    if (o->jwks && strstr(o->jwks, "://"))
+        return pst_err_set(
+            err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+            "--jwks %s: a FILE is taken here, and no address; fetch it beside the gateway, as `curl -fsS -o keys.new URL && mv "
+            "keys.new keys.json` every few minutes: it is read again when it changes",
+            o->jwks);
+    if (!o->jwks && (o->issuer || o->audience))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "--jwt-issuer and --jwt-audience are about tokens of --jwks FILE: give that, or leave them out");
+    if (o->jwks && !o->audience)
+        pst_log(
+            PST_LOG_WARN, "gateway",
+            "event=any_audience reason=\"--jwks without --jwt-audience: tokens that the provider made for other services let in, too\"");
+    unsigned role = gw_role_parse(o->jwt_role, strlen(o->jwt_role));
+    if (!role && strcmp(o->jwt_role, "none") != 0)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--jwt-role %s: there is viewer, user, operator, and none",
+                           o->jwt_role);
+    int rc = o->users ? gw_users_open(o->users, &users, err) : 0;
     if (!rc)
-        rc = gw_who_use_users(g->who, g->loop, users, err);
+        rc = gw_bearer_new(&(gw_bearer_conf){.path = o->jwks, .issuer = o->issuer, .audience = o->audience, .roles = role}, &bearer, err);
+    if (rc < 0)
+        gw_users_free(users);
+    else
+        rc = gw_who_use_users(g->who, g->loop, users, bearer, err);
     gw_who_on_change(g->who, users_changed, g);
     return rc;
 }
@@ -96,9 +128,9 @@ static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
     int rc = 0;
     if (!asks && strcmp(o->auth, "none"))
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--auth %s: there is token, and none", o->auth);
-    else if (!asks && o->users)
+    else if (!asks && (o->users || o->jwks || o->issuer || o->audience))
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-                         "--auth none asks nobody, --users asks everybody: leave one of them out");
+                         "--auth none asks nobody, --users and --jwks ask everybody: leave one of them out");
     else if (!asks && !pst_http_is_loopback(g->http))
         rc =
             pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
@@ -109,8 +141,8 @@ static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
         rc = make_token(g->client->settings->state_dir.value, &token, err);
     if (!rc) {
         g->who = gw_who_new(token);
-        if (o->users)
-            rc = use_users(g, o->users, err);
+        if (o->users || o->jwks || o->issuer || o->audience)
+            rc = use_users(g, o, err);
     }
     if (!rc)
         gw_who_guard(g->who, g->http);

@@ -31,6 +31,7 @@ static void user_free(void *arg)
     if (u->secret)
         explicit_bzero(u->secret, strlen(u->secret));
     free(u->secret);
+    pst_jwks_free(u->keys);
     free(u);
 }
 
@@ -66,14 +67,22 @@ static int take_line(pst_map *table, char *line, pst_err *err)
     if (pst_map_get(table, line))
         return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "users", 0, "%s is there twice", line);
     int rc = strlen(secret) > SECRET_MAX ? pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "users", 0, "the hash is too long") : 0;
-    if (!rc && strcmp(secret, "*") != 0)
+    pst_jwks *keys = NULL;
+    if (!rc && *secret == '$')
         rc = pst_password_hash_check(secret, err);
+    else if (!rc && strcmp(secret, "*") != 0 && pst_jwks_of_key(secret, &keys, NULL) < 0)
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "users", 0,
+                         "behind the name stands no hash of crypt(3) (`penstock user hash` makes one) and no public key (RSA of 2048 bits "
+                         "or more, or EC "
+                         "P-256, in one line)");
     if (!rc)
         rc = roles_of(words, &roles, err);
-    if (rc < 0)
+    if (rc < 0) {
+        pst_jwks_free(keys);
         return rc;
+    }
     gw_user *u = pst_alloc(sizeof *u);
-    *u = (gw_user){.name = pst_strdup(line), .secret = pst_strdup(secret), .roles = roles};
+    *u = (gw_user){.name = pst_strdup(line), .secret = pst_strdup(secret), .roles = roles, .keys = keys};
     pst_map_put(table, line, u);
     return 0;
 }
@@ -124,7 +133,7 @@ static int check_folder(const char *path, pst_err *err)
     return rc;
 }
 
-static int check_file(const char *path, const struct stat *st, pst_err *err)
+int gw_users_check_writers(const char *path, const struct stat *st, pst_err *err)
 {
     if (!S_ISREG(st->st_mode))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "users", 0, "%s is no file", path);
@@ -134,10 +143,7 @@ static int check_file(const char *path, const struct stat *st, pst_err *err)
                            "runs the gateway "
                            "(or root)",
                            path);
-    if (st->st_mode & S_IROTH)
-        pst_log(PST_LOG_WARN, "gateway",
-                "event=users_readable path=%s reason=\"everybody may read its hashes and guess passwords at leisure: chmod 600\"", path);
-    return 0;
+    return check_folder(path, err);
 }
 
 static int read_all(const char *path, int fd, pst_buf *to, pst_err *err)
@@ -159,9 +165,10 @@ static int load(const char *path, pst_map *table, struct stat *ret_seen, pst_err
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return pst_err_sys(err, errno, "cannot read the users file %s", path);
-    int rc = fstat(fd, ret_seen) < 0 ? pst_err_sys(err, errno, "cannot look at %s", path) : check_file(path, ret_seen, err);
-    if (!rc)
-        rc = check_folder(path, err);
+    int rc = fstat(fd, ret_seen) < 0 ? pst_err_sys(err, errno, "cannot look at %s", path) : gw_users_check_writers(path, ret_seen, err);
+    if (!rc && (ret_seen->st_mode & S_IROTH))
+        pst_log(PST_LOG_WARN, "gateway",
+                "event=users_readable path=%s reason=\"everybody may read its hashes and guess passwords at leisure: chmod 600\"", path);
     if (!rc)
         rc = read_all(path, fd, &text, err);
     if (!rc)
@@ -223,12 +230,12 @@ int gw_users_again(gw_users *u, pst_err *err)
 
 const gw_user *gw_users_find(const gw_users *u, const char *name)
 {
-    return pst_map_get(&u->table, name);
+    return u ? pst_map_get(&u->table, name) : NULL;
 }
 
 const char *gw_users_decoy(const gw_users *u)
 {
-    for (size_t i = 0; i < u->table.n; i++) {
+    for (size_t i = 0; u && i < u->table.n; i++) {
         const gw_user *one = u->table.at[i].key ? u->table.at[i].value : NULL;
         if (one && *one->secret == '$')
             return one->secret;

@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { COOKIE_AGE_S = 30 * 86400, SESSION_S = 12 * 3600, LOOK_US = 1000000, GRANTS_MAX = 256, GRANT_US = 60 * 1000000 };
 
@@ -36,8 +37,9 @@ struct gw_who {
     char *token, *cookie, *place; /* NULL: everybody may */
     char cookie_name[40];
     grant grants[GRANTS_MAX];
-    size_t n_grants; /* ever given */
-    gw_users *users; /* NULL: the one token, or nobody is asked */
+    size_t n_grants;   /* ever given */
+    gw_users *users;   /* NULL: tokens alone, or as below */
+    gw_bearer *bearer; /* NULL: the one token, or nobody is asked */
     gw_verifier *verifier;
     gw_session_key session_key;
     pst_timer *look; /* at the users' file */
@@ -72,6 +74,7 @@ void gw_who_free(gw_who *w)
         return;
     gw_verifier_free(w->verifier); /* answers what waits: users must be there */
     gw_users_free(w->users);
+    gw_bearer_free(w->bearer);
     pst_timer_free(w->look);
     explicit_bzero(&w->session_key, sizeof w->session_key);
     free(w->token);
@@ -84,19 +87,24 @@ static void look(void *arg)
 {
     gw_who *w = arg;
     pst_err err = {0};
-    int rc = gw_users_again(w->users, &err);
-    if (rc < 0)
+    int users = w->users ? gw_users_again(w->users, &err) : 0;
+    if (users < 0)
         pst_log(PST_LOG_WARN, "gateway", "event=users_kept reason=\"%s; the users of before stay\"", err.text);
-    if (rc <= 0)
+    pst_err_clear(&err);
+    int keys = gw_bearer_again(w->bearer, &err);
+    if (keys < 0)
+        pst_log(PST_LOG_WARN, "gateway", "event=keys_kept reason=\"%s; the keys of before stay\"", err.text);
+    if (users <= 0 && keys <= 0)
         return;
     pst_log(PST_LOG_INFO, "gateway", "event=users_read");
     if (w->changed)
         w->changed(w->changed_arg);
 }
 
-int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, pst_err *err)
+int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, gw_bearer *take_bearer, pst_err *err)
 {
-    PST_ASSERT(w->token && !w->users);
+    PST_ASSERT(w->token && !w->bearer && take_bearer);
+    w->bearer = take_bearer;
     gw_session_key_make(w->token, &w->session_key);
     w->users = take_users;
     w->look = pst_timer_new(loop, LOOK_US, LOOK_US, look, w);
@@ -214,7 +222,8 @@ static void ask_user(gw_who *w, pst_http_req *req, const char *why)
         gw_login_form(req, 401, NULL);
         return;
     }
-    pst_http_add_header(req, "WWW-Authenticate", "Basic realm=\"penstock\", charset=\"UTF-8\"");
+    pst_http_add_header(req, "WWW-Authenticate",
+                        w->users ? "Basic realm=\"penstock\", charset=\"UTF-8\", Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\"");
     pst_http_add_header(req, "Cache-Control", "no-store");
     pst_http_problem(req, 401, "credentials-wanted", NULL, why);
 }
@@ -330,7 +339,8 @@ static bool enter_by_basic(gw_who *w, pst_http_req *req)
     const gw_user *u = NULL;
     if (pst_http_basic(req, &name, &password) < 0)
         ask_user(w, req,
-                 "send name and password of a user as basic authentication; the token of the state folder opens nothing under --users");
+                 "send name and password of a user as basic authentication, or a signed token as Bearer; the token of the state folder "
+                 "opens nothing here");
     else
         u = weigh(w, req, name, password, false);
     if (password)
@@ -338,6 +348,19 @@ static bool enter_by_basic(gw_who *w, pst_http_req *req)
     free(password);
     free(name);
     return u && enter_as(req, u, false);
+}
+
+static bool enter_by_token(gw_who *w, pst_http_req *req, const char *token)
+{
+    gw_caller c;
+    pst_err err = {0};
+    if (gw_bearer_weigh(w->bearer, w->users, token, pst_now_us() / 1000000, &c, &err) < 0) {
+        pst_log_limited(PST_LOG_WARN, "gateway", "wrong_token", "event=wrong_token address=%s reason=\"%s\"", pst_http_peer(req), err.text);
+        ask_user(w, req, err.text);
+        return false;
+    }
+    gw_caller_set(req, &c);
+    return role_fits(req, &c);
 }
 
 /* The user of the cookie; NULL: there is none, or it is not good. A cookie is good at its user's place alone, where browsers keep it. */
@@ -366,7 +389,10 @@ static const gw_user *user_of_grant(const gw_who *w, const pst_http_req *req)
 
 static bool user_may_enter(gw_who *w, pst_http_req *req, unsigned flags)
 {
-    if (pst_http_header(req, "Authorization"))
+    const char *shown = pst_http_header(req, "Authorization");
+    if (shown && !strncasecmp(shown, "Bearer ", 7))
+        return enter_by_token(w, req, shown + 7 + strspn(shown + 7, " "));
+    if (shown)
         return enter_by_basic(w, req);
     const gw_user *u = user_of_cookie(w, req);
     if (u)
@@ -374,13 +400,13 @@ static bool user_may_enter(gw_who *w, pst_http_req *req, unsigned flags)
     u = (flags & GW_GRANTED) ? user_of_grant(w, req) : NULL;
     if (u)
         return enter_as(req, u, true);
-    ask_user(w, req, "send name and password of a user as basic authentication");
+    ask_user(w, req, "send name and password of a user as basic authentication, or a signed token as Authorization: Bearer JWT");
     return false;
 }
 
 void gw_who_login(gw_who *w, pst_http_req *req, const char *name, const char *password)
 {
-    if (!w->users) {
+    if (!w->bearer) {
         pst_http_problem(req, 404, "no-users", NULL,
                          "there are no users here (penstock gateway --users FILE); the page is opened by /?token=TOKEN");
         return;
@@ -430,7 +456,7 @@ static bool may_enter(void *arg, pst_http_req *req)
         return false;
     if ((flags & GW_EVERYBODY) || ((flags & GW_LOOPBACK) && pst_http_is_local(req)))
         return true;
-    if (w->users)
+    if (w->bearer)
         return user_may_enter(w, req, flags);
     if (w->token && !token_may_enter(w, req, flags))
         return false;
@@ -448,7 +474,7 @@ void gw_who_guard(gw_who *w, pst_http *http)
 {
     snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
     if (w->place)
-        pst_http_set_place(http, w->users ? "page-*" : w->place);
+        pst_http_set_place(http, w->bearer ? "page-*" : w->place);
     pst_http_set_filter(http, may_enter, w);
     pst_http_set_problem(http, refuse, NULL);
 }

@@ -3,7 +3,8 @@
  *
  *     Authorization: Bearer TOKEN · basic auth with the token as password · the cookie that GET /?token=TOKEN sets, for the page's own place alone
  *
- * Under --users each shows who he is, and the token opens nothing: basic auth with his password · the cookie that a login sets, for a place of his own.
+ * Under --users and --jwks each shows who he is, and the token opens nothing: basic auth with his password · Bearer with a signed token (bearer.h) · the
+ * cookie that a login sets, for a place of his own.
  * Then the roles of the route's row decide, and handlers see the caller (caller.h).
  *
  * FfDL's client shows its credential when it looks at a job, and none when it then asks for the job's logs. So who was let in for a job may read its logs
@@ -14,14 +15,16 @@
 #define PST_PRODUCERS_GATEWAY_WHO_H
 
 #include "common/loop/http.h"
+#include "producers/gateway/bearer.h"
 #include "producers/gateway/users.h"
 
 typedef struct gw_who gw_who;
 
 /* token NULL: nobody is asked (--auth none). */
 gw_who *gw_who_new(const char *token);
-/* From here on users are asked, not for the token: that is what sessions rest on. Takes users. Before gw_who_guard. */
-int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, pst_err *err);
+/* From here on users are asked, not for the token: that is what sessions rest on. Takes users, which may be NULL (tokens alone), and bearer. Before
+ * gw_who_guard. */
+int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, gw_bearer *take_bearer, pst_err *err);
 /* fn is called when the users' file has changed and was taken. */
 void gw_who_on_change(gw_who *w, void (*fn)(void *arg), void *arg);
 void gw_who_free(gw_who *w); /* before its loop */

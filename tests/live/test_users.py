@@ -1,6 +1,8 @@
 """Users of the gateway: made as a person makes them, each with a view of its own, on every way in (own API, FfDL's, event stream, page); what is published is theirs; no secret shows anywhere."""
 import base64, http.client, stat, urllib.parse
 from kit import *
+from cryptography.hazmat.primitives import hashes, hmac, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 YAML = "application/yaml"
 WORDS = {name: f"Geheim-{name}-{random.randrange(10**9):09d}" for name in ("ann", "bob", "vera", "olga")}
@@ -119,6 +121,88 @@ def page():
     return place, mine
 
 
+def url64(data):
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def number(n):
+    return url64(n.to_bytes((n.bit_length() + 7) // 8, "big"))
+
+
+def jwk(key, kid):
+    n = key.public_key().public_numbers()
+    if isinstance(key, rsa.RSAPrivateKey):
+        return {"kty": "RSA", "kid": kid, "use": "sig", "alg": "RS256", "n": number(n.n), "e": number(n.e)}
+    return {"kty": "EC", "kid": kid, "crv": "P-256", "x": url64(n.x.to_bytes(32, "big")), "y": url64(n.y.to_bytes(32, "big"))}
+
+
+def line_of(key):
+    return base64.b64encode(key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)).decode()
+
+
+def token(key, kid=None, alg=None, **claims):
+    """Signed by key; bytes: by HMAC, as one who has the public key alone would."""
+    alg = alg or ("RS256" if isinstance(key, rsa.RSAPrivateKey) else "HS256" if isinstance(key, bytes) else "ES256")
+    claims = {"exp": time.time() + 300, "aud": "penstock", **claims}
+    text = url64(json.dumps({"alg": alg, **({"kid": kid} if kid else {})}).encode()) + "." + url64(json.dumps({k: v for k, v in claims.items() if v is not None}).encode())
+    if isinstance(key, bytes):
+        h = hmac.HMAC(key, hashes.SHA256())
+        h.update(text.encode())
+        signature = h.finalize()
+    elif isinstance(key, rsa.RSAPrivateKey):
+        signature = key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+    else:
+        signature = b"".join(n.to_bytes(32, "big") for n in utils.decode_dss_signature(key.sign(text.encode(), ec.ECDSA(hashes.SHA256()))))
+    return text + "." + url64(signature)
+
+
+def bearer(value, path="/v1/me", method="GET", body=None):
+    status, said, headers = ask(None, path, method, body, {"Authorization": "Bearer " + value})
+    check(value not in said + str(headers), "a token is told back")
+    return status, said
+
+
+def enters(value, name, *roles):
+    status, said = bearer(value)
+    check(status == 200 and json.loads(said) == {"user": name, "roles": list(roles)}, f"the token of {name} with {roles}: {status} {said}")
+
+
+def stays_out(value, word):
+    status, said = bearer(value)
+    check(status == 401 and word in said, f"not 401 with {word!r}: {status} {said[:300]}")
+
+
+def tokens(a):
+    mine = token(robot, sub="ci", aud=None)
+    enters(mine, "ci", "user")
+    status, said = bearer(mine, "/v1/jobs", "POST", manifest("robots", "echo by a robot"))
+    check(status == 202, f"a job by a token: {status} {said}")
+    job = json.loads(said)["training_id"]
+    until(lambda: bearer(mine, f"/v1/jobs/{job}")[0] == 200, 30, "ci sees its job")
+    check(bearer(mine, f"/v1/jobs/{a}")[0] == 404 and bearer(mine, f"/v1/jobs/{a}", "DELETE")[0] == 404, "ci sees ann's job")
+    check(p.wait_state(job, "COMPLETED")["user"] == "ci", "the job is not ci's")
+    enters(token(idp, "one", sub="dora@example.org"), "dora@example.org", "viewer")
+    enters(token(idp, "one", sub="dora", roles=["staff", "operator"], aud=["x", "penstock"]), "dora", "operator")
+    check(bearer(token(idp, "one", sub="dora"), "/v1/jobs", "POST", manifest("d", "true"))[0] == 403, "a viewer by token submits")
+    check(bearer(token(idp, "one", sub="dora", role="operator"), f"/v1/jobs/{a}")[0] == 200, "an operator by token does not see all")
+    for value, word in ((token(idp, "one", sub="dora", roles=["guest"]), "no role of ours"), (token(idp, "one", sub="dora", aud="x"), "(aud)"), (token(idp, "one", sub="dora", exp=time.time() - 90), "(exp)"),
+                        (token(idp, "one", sub="dora", exp=None), "(exp)"), (token(idp, "one", sub="dora", nbf=time.time() + 300), "(nbf)"), (token(idp, "one", sub="olga"), "password"), (token(idp, "one", sub="ci"), "none of the keys"),
+                        (token(idp, "two", sub="dora"), "none of the keys"), (token(later, "one", sub="dora"), "none of the keys"), (token(robot, sub="ann"), "none of the keys"), (token(idp, "one", sub="a b"), "subject"),
+                        (token(base64.b64decode(line_of(robot)), sub="ci"), "RS256 or ES256"), (token(robot, alg="none", sub="ci"), "RS256 or ES256"), (mine.rpartition(".")[0] + ".", "token"), (p.token, "token"), ("!.!.!", "token")):
+        stays_out(value, word)
+    u = urllib.parse.urlsplit(p.gateway)
+    with socket.create_connection((u.hostname, u.port), timeout=20 * PATIENCE) as s, contextlib.suppress(ConnectionError):  # a header of 1 MB
+        s.sendall(f"GET /v1/me HTTP/1.1\r\nHost: {u.netloc}\r\nAuthorization: Bearer {'A' * 2**20}\r\n\r\n".encode())
+        check(b" 200 " not in s.recv(100), "a token of 1 MB opens")
+    provider.write_text("{")
+    time.sleep(2.5)
+    enters(token(idp, "one", sub="dora"), "dora", "viewer")
+    provider.write_text(json.dumps({"keys": [{"kty": "RSA", "n": "?"}, jwk(later, "two")]}))
+    until(lambda: bearer(token(later, "two", sub="dora"))[0] == 200, 10, "a provider's new key")
+    stays_out(token(idp, "one", sub="dora"), "none of the keys")
+    enters(mine, "ci", "user")
+
+
 def changes(place, mine):
     """Read again; a broken file changes nothing, a removed user is out, her session and open stream too."""
     u = urllib.parse.urlsplit(p.gateway)
@@ -157,6 +241,10 @@ hashing()
 folder = Path(tempfile.mkdtemp(prefix="penstock-users-"))
 users = folder / "users"
 users_text = "".join(f"{n}:{hash_of(w)}:{ROLES[n]}\n" for n, w in WORDS.items())
+robot, idp, later = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+users_text += f"ci:{line_of(robot)}:user\n"
+provider = folder / "keys.json"
+provider.write_text(json.dumps({"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, jwk(idp, "one")]}))
 users.write_text(users_text)
 users.chmod(0o620)
 with Platform(up=False) as p:
@@ -165,7 +253,10 @@ with Platform(up=False) as p:
     r = subprocess.run([BIN, "gateway", "--port", "0", "--auth", "none", "--users", users], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
     check(r.returncode == 2, f"--auth none with --users: {r}")
     users.chmod(0o600)
-    p.up_args += ["--users", str(users)]
+    for more, word in ((["--jwks", "https://id.example/keys"], "a FILE is taken"), (["--users", users, "--jwt-audience", "x"], "--jwks FILE"), (["--jwks", provider, "--jwt-role", "guest"], "--jwt-role guest"), (["--jwks", folder / "none"], "cannot read")):
+        r = subprocess.run([BIN, "gateway", "--port", "0", *more], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
+        check(r.returncode in (1, 2, 6) and word in r.stderr, f"gateway {more}: {r}")
+    p.up_args += ["--users", str(users), "--jwks", str(provider), "--jwt-audience", "penstock", "--jwt-role", "viewer"]
     p.up()
     printed = p.cli("status").stdout
     check("?token=" not in printed and p.gateway in printed, f"status prints the token's address: {printed}")
@@ -178,8 +269,9 @@ with Platform(up=False) as p:
     until(lambda: json.loads(ask("olga", f"/v1/jobs/{b}")[1] or "{}").get("state") == "COMPLETED", 30, "the view follows")
     views(a, b)
     touching(a, b)
+    tokens(a)
     changes(*page())
-    check([r for r in p.events("jobs.requests") if r["user"] not in ROLES] == [], "a request of somebody else stands on the topic")
+    check([r for r in p.events("jobs.requests") if r["user"] not in (*ROLES, "ci")] == [], "a request of somebody else stands on the topic")
     secrets()
 shutil.rmtree(folder)
 print("users: ok")

@@ -7,6 +7,10 @@ pst_test(gateway_ffdl SOURCES unit/test_gateway_ffdl.c LIBS pst_gateway LABELS u
 pst_test(gateway_pour SOURCES unit/test_gateway_pour.c LIBS pst_gateway LABELS unit threads)
 # Users: the file, sessions, and every route asked by every role.
 pst_test(gateway_users SOURCES unit/test_gateway_users.c LIBS pst_gateway LABELS unit threads)
+if(NOT TARGET OpenSSL::Crypto)
+  find_package(OpenSSL REQUIRED) # signs
+endif()
+pst_test(gateway_bearer SOURCES unit/test_gateway_bearer.c LIBS pst_gateway OpenSSL::Crypto LABELS unit)
 # MLflow's interface: filters and orders of searches; facts, jobs and points into experiments and runs.
 pst_test(mlflow_filter SOURCES unit/test_mlflow_filter.c LIBS pst_gateway LABELS unit)
 pst_test(mlflow_fold SOURCES unit/test_mlflow_fold.c LIBS pst_gateway LABELS unit)

@@ -433,7 +433,9 @@ static int serve(void **state)
     assert_int_equal(pst_http_new(g.loop, &(pst_http_conf){.name = "test", .types = types}, &g.http, &err), 0);
     g.who = gw_who_new(TOKEN);
     assert_int_equal(gw_users_open(path, &u, &err), 0);
-    assert_int_equal(gw_who_use_users(g.who, g.loop, u, &err), 0);
+    gw_bearer *b = NULL;
+    assert_int_equal(gw_bearer_new(&(gw_bearer_conf){.roles = GW_ROLE_USER}, &b, &err), 0);
+    assert_int_equal(gw_who_use_users(g.who, g.loop, u, b, &err), 0);
     gw_who_guard(g.who, g.http);
     for (const gw_noun *const *noun = gw_nouns; *noun; noun++)
         for (size_t i = 0; i < (*noun)->n; i++) {

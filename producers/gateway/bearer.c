@@ -1,0 +1,152 @@
+/* bearer.c - a token is weighed by the provider's keys, or by its subject's own, never by both: a name that has a key or a password in the users file is
+ * that line's, so that a provider who calls somebody `olga` does not make him our operator. Roles: of the name's line; else those of ours that the token's claim
+ * `roles`, `role` or `groups` holds; else what the operator of the gateway has said. But a token that speaks of roles (`roles`, `role`) and names none of ours is
+ * refused: a guest elsewhere is no user here. */
+#include "producers/gateway/bearer.h"
+
+#include "common/base/fs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FILE_MAX = 1 << 20 };
+
+struct gw_bearer {
+    char *path, *issuer, *audience;
+    unsigned roles;
+    pst_jwks *keys;
+    struct stat seen;
+};
+
+static int load(const char *path, struct stat *ret_seen, pst_jwks **ret_keys, pst_err *err)
+{
+    pst_buf text = {0};
+    if (stat(path, ret_seen) < 0) {
+        memset(ret_seen, 0, sizeof *ret_seen); /* gone: said once, and the keys stay */
+        return pst_err_sys(err, errno, "cannot read the keys %s", path);
+    }
+    int rc = gw_users_check_writers(path, ret_seen, err);
+    if (!rc)
+        rc = pst_fs_read(path, FILE_MAX, &text, err);
+    if (!rc)
+        rc = pst_jwks_parse(text.data ? text.data : "", text.len, ret_keys, err);
+    pst_buf_done(&text);
+    return rc;
+}
+
+int gw_bearer_new(const gw_bearer_conf *conf, gw_bearer **ret_bearer, pst_err *err)
+{
+    gw_bearer *b = pst_alloc(sizeof *b);
+    b->path = conf->path ? pst_strdup(conf->path) : NULL;
+    b->issuer = conf->issuer ? pst_strdup(conf->issuer) : NULL;
+    b->audience = conf->audience ? pst_strdup(conf->audience) : NULL;
+    b->roles = conf->roles;
+    int rc = b->path ? load(b->path, &b->seen, &b->keys, err) : 0;
+    if (rc < 0)
+        gw_bearer_free(b);
+    else
+        *ret_bearer = b;
+    return rc;
+}
+
+void gw_bearer_free(gw_bearer *b)
+{
+    if (!b)
+        return;
+    pst_jwks_free(b->keys);
+    free(b->path);
+    free(b->issuer);
+    free(b->audience);
+    free(b);
+}
+
+int gw_bearer_again(gw_bearer *b, pst_err *err)
+{
+    struct stat now = {0};
+    pst_jwks *keys = NULL;
+    if (!b->path)
+        return 0;
+    if (stat(b->path, &now) < 0)
+        memset(&now, 0, sizeof now);
+    if (now.st_ino == b->seen.st_ino && now.st_size == b->seen.st_size && now.st_mtim.tv_sec == b->seen.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == b->seen.st_mtim.tv_nsec && now.st_mode == b->seen.st_mode)
+        return 0;
+    int rc = load(b->path, &b->seen, &keys, err);
+    if (rc < 0)
+        return rc;
+    pst_jwks_free(b->keys);
+    b->keys = keys;
+    return 1;
+}
+
+static unsigned roles_of_text(const char *text)
+{
+    unsigned roles = 0;
+    for (const char *p = text; *p;) {
+        p += strspn(p, " ,");
+        size_t n = strcspn(p, " ,");
+        roles |= gw_role_parse(p, n);
+        p += n;
+    }
+    return roles;
+}
+
+/* 0: none is named; ret_speaks: and yet roles are spoken of. */
+static unsigned roles_of_claims(const json_t *claims, bool *ret_speaks)
+{
+    static const char *const names[] = {"roles", "role", "groups"};
+    unsigned roles = 0;
+    for (size_t k = 0; k < sizeof names / sizeof *names && !roles; k++) {
+        const json_t *v = json_object_get(claims, names[k]);
+        size_t i;
+        json_t *one;
+        *ret_speaks |= v && strcmp(names[k], "groups") != 0;
+        if (json_is_string(v))
+            roles |= roles_of_text(json_string_value(v));
+        json_array_foreach(v, i, one) if (json_is_string(one)) roles |=
+            gw_role_parse(json_string_value(one), strlen(json_string_value(one)));
+    }
+    return roles;
+}
+
+static int refuse(pst_err *err, const char *why)
+{
+    return pst_err_set(err, PST_EAUTH, PST_CLASS_DATA, "users", 0, "%s", why);
+}
+
+int gw_bearer_weigh(gw_bearer *b, const gw_users *users, const char *token, int64_t now_s, gw_caller *ret_caller, pst_err *err)
+{
+    json_t *claims = NULL;
+    char *name = pst_jwt_subject(token);
+    if (!name || !gw_name_is_valid(name, strlen(name))) {
+        free(name);
+        return refuse(err, "that is no signed token (JWT) with a subject (sub) of letters, digits and . _ @ + -");
+    }
+    const gw_user *u = gw_users_find(users, name);
+    pst_jwt_rules rules = {.now_s = now_s};
+    int rc;
+    if (u && u->keys)
+        rc = pst_jwt_check(u->keys, token, &rules, &claims, err);
+    else {
+        rules.issuer = b->issuer;
+        rules.audience = b->audience;
+        rc = pst_jwt_check(b->keys, token, &rules, &claims, err);
+        if (!rc && u && strcmp(u->secret, "*") != 0) /* after the signature: who has none shall not learn who has a password */
+            rc = refuse(err, "the subject of this token has a password here, and comes in by that alone");
+    }
+    if (!rc) {
+        bool speaks = false;
+        unsigned claimed = roles_of_claims(claims, &speaks);
+        *ret_caller = (gw_caller){.roles = u ? u->roles : claimed || speaks ? claimed : b->roles};
+        memcpy(ret_caller->name, name, strlen(name) + 1);
+        if (!ret_caller->roles)
+            rc = refuse(
+                err,
+                "the token names no role of ours (claim roles: viewer, user or operator), and its subject is in no line of the users file");
+    }
+    json_decref(claims);
+    free(name);
+    return rc < 0 ? PST_EAUTH : 0;
+}
