@@ -107,13 +107,16 @@ static void fail_never(tcore *c, trainer_job *j, const char *reason)
                &(trainer_say){.reason_code = "INSUFFICIENT_RESOURCES", .reason = reason});
 }
 
+/* The reason is shown to the job's user, who may know nothing of other people's jobs. */
 static char *behind(const trainer_site *s, const trainer_lane *l, size_t place)
 {
     if (!place) /* nothing was said of it: it came to be the first while this pass went on */
         return pst_sprintf("it is next in queue %s", l->queue->name);
     const trainer_job *first = l->at[0];
+    bool own = !strcmp(first->s.user ? first->s.user : "", l->at[place]->s.user ? l->at[place]->s.user : "");
     return pst_sprintf("%zu job%s of queue %s at site %s %s ahead; the first, %s, says: %s", place, place == 1 ? "" : "s", l->queue->name,
-                       s->name, place == 1 ? "is" : "are", first->s.training_id, first->s.reason ? first->s.reason : "it is next");
+                       s->name, place == 1 ? "is" : "are", own ? first->s.training_id : "another user's",
+                       first->s.reason ? first->s.reason : "it is next");
 }
 
 /* No single node of its site could ever hold it, and it may go to several. */
