@@ -82,6 +82,7 @@ typedef struct gw_run {
     int64_t points;           /* its next rindex */
     json_t *tags, *params;    /* key → text */
     json_t *metrics;          /* key → {"key", "value", "timestamp", "step"}, the newest point */
+    json_t *sent;             /* the same of points whose facts are written and not read back yet */
 } gw_run;
 
 typedef struct gw_artifact {
@@ -126,6 +127,10 @@ const char *gw_tracking_metric(const pst_metric_point *p, const char *key, char 
 /* Is point a newer than b, in MLflow's order: step, time, value? */
 bool gw_tracking_newer(int64_t step_a, int64_t ms_a, double a, int64_t step_b, int64_t ms_b, double b);
 double gw_tracking_number(const json_t *metric); /* its value */
+/* A point that is to be logged: what its metric's fact is to say, which is a newer point where one is on its way; false: the fact that there is stays. */
+bool gw_tracking_claim(gw_run *r, const char *key, int64_t *step, int64_t *ms, double *value);
+bool gw_tracking_knows(const gw_run *r, const char *key); /* has it this metric, or is it on its way? */
+size_t gw_tracking_metrics(const gw_run *r);              /* how many there are of these */
 
 /* mlflow_fold.c: one record into the view; under its lock. @thread the view's */
 gw_tracking *gw_tracking_new(void);
@@ -167,6 +172,9 @@ void gw_mlflow_search_versions(void *arg, pst_http_req *req);
 /* mlflow_models.c: as MLflow has them; of a model NULL: there is none of this name. Under the lock. */
 json_t *gw_mlflow_version_json(gw_tracking *t, const pst_model_event *v, const char *aliases);
 json_t *gw_mlflow_model_json(gw_tracking *t, const char *name);
+bool gw_mlflow_has_alias(const char *aliases, const char *alias);
+/* mlflow_model_search.c: one version of each stage that is asked for, if it has one; NULL: req is answered. */
+json_t *gw_mlflow_of_stages(gw_state *g, pst_http_req *req, const char *name, const json_t *stages);
 /* mlflow_runs.c */
 json_t *gw_mlflow_run_json(const gw_run *r);
 /* The run, if it is there and not deleted (any: deleted too); NULL: req is answered, and the view is unlocked. */

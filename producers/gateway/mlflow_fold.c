@@ -32,6 +32,7 @@ static void run_free(void *arg)
     json_decref(r->tags);
     json_decref(r->params);
     json_decref(r->metrics);
+    json_decref(r->sent);
     free(r);
 }
 
@@ -74,7 +75,8 @@ static gw_run *run_of(gw_tracking *t, const char *id)
                       .status = "RUNNING",
                       .tags = json_object(),
                       .params = json_object(),
-                      .metrics = json_object()};
+                      .metrics = json_object(),
+                      .sent = json_object()};
         pst_map_put(&t->runs, id, r);
     }
     return r;
@@ -117,13 +119,15 @@ void gw_tracking_free(gw_tracking *t)
 
 /* ---- facts ----------------------------------------------------------------------------------------------------------------- */
 
+/* A text of a record that is no UTF-8 (somebody else wrote it) is left out: no answer could carry it. */
 static void set_text(char **at, const char *text)
 {
+    json_t *valid = text ? json_string(text) : NULL;
     free(*at);
-    *at = pst_strdup(text ? text : "");
+    *at = pst_strdup(valid ? text : "");
+    json_decref(valid);
 }
 
-/* A text of a record that is no UTF-8 (somebody else wrote it) is left out: no answer could carry it. */
 static void set_pair(json_t *map, const char *key, const char *value)
 {
     json_t *text = json_string(value);
@@ -183,18 +187,63 @@ double gw_tracking_number(const json_t *metric)
     return *word == '-' ? -INFINITY : INFINITY;
 }
 
-static void take_metric(gw_run *r, const char *key, double value, int64_t ms, int64_t step)
+static bool is_newer_than(const json_t *old, int64_t step, int64_t ms, double value)
 {
-    const json_t *old = json_object_get(r->metrics, key);
-    if (old &&
-        !gw_tracking_newer(step, ms, value, pst_json_int(old, "step", 0), pst_json_int(old, "timestamp", 0), gw_tracking_number(old)))
-        return;
-    if (!old && json_object_size(r->metrics) >= GW_MLFLOW_KEYS_MAX)
-        return;
+    return gw_tracking_newer(step, ms, value, pst_json_int(old, "step", 0), pst_json_int(old, "timestamp", 0), gw_tracking_number(old));
+}
+
+static bool is_older_than(const json_t *other, int64_t step, int64_t ms, double value)
+{
+    return gw_tracking_newer(pst_json_int(other, "step", 0), pst_json_int(other, "timestamp", 0), gw_tracking_number(other), step, ms,
+                             value);
+}
+
+static void set_metric(json_t *map, const char *key, double value, int64_t ms, int64_t step)
+{
     json_t *m =
         json_pack("{s:s, s:o, s:I, s:I}", "key", key, "value", pst_json_real(value), "timestamp", (json_int_t)ms, "step", (json_int_t)step);
     if (m)
-        json_object_set_new(r->metrics, key, m);
+        json_object_set_new(map, key, m);
+}
+
+/* However many there are: a fact was acknowledged. */
+static void take_metric(gw_run *r, const char *key, double value, int64_t ms, int64_t step)
+{
+    const json_t *old = json_object_get(r->metrics, key), *sent = json_object_get(r->sent, key);
+    if (sent && !is_older_than(sent, step, ms, value))
+        json_object_del(r->sent, key);
+    if (!old || is_newer_than(old, step, ms, value))
+        set_metric(r->metrics, key, value, ms, step);
+}
+
+/* The topic keeps the last fact of a metric, so the last must say the newest point: who comes with an older one while the newest is not read back writes
+ * the newest again. Should the first not have arrived, it is written by this all the same: its sender was told to send it again. */
+bool gw_tracking_claim(gw_run *r, const char *key, int64_t *step, int64_t *ms, double *value)
+{
+    const json_t *old = json_object_get(r->metrics, key), *sent = json_object_get(r->sent, key);
+    if (old && !is_newer_than(old, *step, *ms, *value))
+        return false;
+    if (sent && is_older_than(sent, *step, *ms, *value)) {
+        *step = pst_json_int(sent, "step", 0);
+        *ms = pst_json_int(sent, "timestamp", 0);
+        *value = gw_tracking_number(sent);
+    } else
+        set_metric(r->sent, key, *value, *ms, *step);
+    return true;
+}
+
+bool gw_tracking_knows(const gw_run *r, const char *key)
+{
+    return json_object_get(r->metrics, key) || json_object_get(r->sent, key);
+}
+
+size_t gw_tracking_metrics(const gw_run *r)
+{
+    size_t n = json_object_size(r->metrics);
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->sent, key, value) n += !json_object_get(r->metrics, key);
+    return n;
 }
 
 static void take_run(gw_tracking *t, const char *id, pst_tracking_kind kind, const char *name, const pst_tracking_record *e,
@@ -413,9 +462,11 @@ void gw_tracking_point(gw_tracking *t, const pst_metric_point *p)
     char room[600];
     if (!r || !r->job || !strcmp(p->process, "mlflow"))
         return;
-    for (size_t i = 0; i < p->n_values; i++)
-        take_metric(r, gw_tracking_metric(p, p->values[i].key, room, sizeof room), p->values[i].value, p->time / 1000,
-                    p->has_step ? p->step : 0);
+    for (size_t i = 0; i < p->n_values; i++) {
+        const char *key = gw_tracking_metric(p, p->values[i].key, room, sizeof room);
+        if (json_object_get(r->metrics, key) || json_object_size(r->metrics) < GW_MLFLOW_KEYS_MAX)
+            take_metric(r, key, p->values[i].value, p->time / 1000, p->has_step ? p->step : 0);
+    }
 }
 
 /* A version's artefact is a file below models/NAME/NUMBER, so that clients fetch what others registered, too. */

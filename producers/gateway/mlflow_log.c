@@ -27,7 +27,9 @@ typedef struct batch {
     char *subject;
     point *points;
     size_t n_points;
-    json_t *params; /* of this batch */
+    json_t *params;             /* of this batch */
+    json_t *metrics, *tags;     /* keys of this batch that the run has not yet */
+    size_t n_metrics, n_params; /* that the run has, that this batch adds */
 } batch;
 
 static bool number_of(const json_t *v, double *ret)
@@ -42,6 +44,14 @@ static bool number_of(const json_t *v, double *ret)
         return false;
     *ret = strtod(text, &end); /* NaN, Infinity, -Infinity, and numbers that came as text */
     return !*end;
+}
+
+/* Not the word for a server that is short of something: clients would ask for minutes whether it still is. */
+static bool too_many(batch *b, const char *what, size_t n)
+{
+    gw_mlflow_fail(b->req, "INVALID_PARAMETER_VALUE", "A run can have at most %d %s; run '%.60s' has %zu, and this request would add more",
+                   GW_MLFLOW_KEYS_MAX, what, b->run->id, n);
+    return false;
 }
 
 static bool take_point(batch *b, const json_t *j)
@@ -64,9 +74,10 @@ static bool take_point(batch *b, const json_t *j)
         gw_mlflow_fail(b->req, "INVALID_PARAMETER_VALUE", "Invalid value for parameter 'step' of metric '%.60s': a whole number", p->key);
         return false;
     }
-    if (!json_object_get(b->run->metrics, p->key) && json_object_size(b->run->metrics) >= GW_MLFLOW_KEYS_MAX) {
-        gw_mlflow_fail(b->req, "RESOURCE_EXHAUSTED", "the run has %d metrics already", GW_MLFLOW_KEYS_MAX);
-        return false;
+    if (!gw_tracking_knows(b->run, p->key)) {
+        json_object_set_new(b->metrics, p->key, json_true());
+        if (b->n_metrics + json_object_size(b->metrics) > GW_MLFLOW_KEYS_MAX)
+            return too_many(b, "metrics", b->n_metrics);
     }
     b->n_points++;
     return true;
@@ -92,10 +103,9 @@ static bool take_param(batch *b, const json_t *j)
             key, old ? old : twin, b->run->id, value);
         return false;
     }
-    if (!old && json_object_size(b->run->params) >= GW_MLFLOW_KEYS_MAX) {
-        gw_mlflow_fail(b->req, "RESOURCE_EXHAUSTED", "the run has %d parameters already", GW_MLFLOW_KEYS_MAX);
-        return false;
-    }
+    b->n_params += !old && !twin;
+    if (!old && json_object_size(b->run->params) + b->n_params > GW_MLFLOW_KEYS_MAX)
+        return too_many(b, "parameters", json_object_size(b->run->params));
     json_object_set_new(b->params, key, json_string(value));
     if (!old && !twin)
         gw_facts_add(b->facts, (pst_tracking_record){
@@ -108,9 +118,10 @@ static bool take_tag(batch *b, const json_t *j)
     const char *key = pst_json_str(j, "key", ""), *value = gw_mlflow_value(b->req, j);
     if (!value || !gw_mlflow_tag_ok(b->req, key, value))
         return false;
-    if (!json_object_get(b->run->tags, key) && json_object_size(b->run->tags) >= GW_MLFLOW_KEYS_MAX) {
-        gw_mlflow_fail(b->req, "RESOURCE_EXHAUSTED", "the run has %d tags already", GW_MLFLOW_KEYS_MAX);
-        return false;
+    if (!json_object_get(b->run->tags, key)) {
+        json_object_set_new(b->tags, key, json_true());
+        if (json_object_size(b->run->tags) + json_object_size(b->tags) > GW_MLFLOW_KEYS_MAX)
+            return too_many(b, "tags", json_object_size(b->run->tags));
     }
     gw_facts_tag(b->facts, b->subject, key, value);
     return true;
@@ -147,12 +158,9 @@ static void publish_points(batch *b)
     free(room);
 }
 
+/* Of the batch's own. */
 static bool is_newest(const batch *b, const point *p)
 {
-    const json_t *old = json_object_get(b->run->metrics, p->key);
-    if (old && !gw_tracking_newer(p->step, p->ms, p->value, pst_json_int(old, "step", 0), pst_json_int(old, "timestamp", 0),
-                                  gw_tracking_number(old)))
-        return false;
     for (size_t i = 0; i < b->n_points; i++)
         if (!strcmp(b->points[i].key, p->key) &&
             gw_tracking_newer(b->points[i].step, b->points[i].ms, b->points[i].value, p->step, p->ms, p->value))
@@ -163,8 +171,9 @@ static bool is_newest(const batch *b, const point *p)
 static void publish_newest(batch *b)
 {
     for (size_t i = 0; i < b->n_points; i++) {
-        const point *p = &b->points[i];
-        if (is_newest(b, p))
+        const point *own = &b->points[i];
+        point newest = *own, *p = &newest;
+        if (is_newest(b, own) && gw_tracking_claim(b->run, p->key, &p->step, &p->ms, &p->value))
             gw_facts_add(b->facts, (pst_tracking_record){.subject = b->subject,
                                                          .kind = PST_TRACKING_KIND_METRIC,
                                                          .name = (char *)p->key,
@@ -201,7 +210,10 @@ static bool begin(batch *b, gw_state *g, pst_http_req *req, pst_http_handler han
                  .facts = gw_facts_new(g, req),
                  .subject = pst_sprintf("run:%s", r->id),
                  .points = pst_alloc((room + 1) * sizeof(point)),
-                 .params = json_object()};
+                 .params = json_object(),
+                 .metrics = json_object(),
+                 .tags = json_object(),
+                 .n_metrics = gw_tracking_metrics(r)};
     return true;
 }
 
@@ -220,6 +232,8 @@ static void end(batch *b, json_t *body, bool ok)
     free(b->subject);
     free(b->points);
     json_decref(b->params);
+    json_decref(b->metrics);
+    json_decref(b->tags);
     json_decref(body);
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { RESULTS_MAX = 1000 };
 
@@ -155,4 +156,62 @@ void gw_mlflow_search_versions(void *arg, pst_http_req *req)
         return;
     gw_mlflow_unlock(g);
     search(g, req, version_attributes, all_versions, "model_versions");
+}
+
+/* ---- stages ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct staged {
+    gw_tracking *t;
+    const char *stage;
+    json_t *version; /* the highest so far; NULL */
+} staged;
+
+/* A stage is its alias, whatever other alias the version has; None is neither. */
+static void take_staged(void *arg, const pst_model_event *v, const char *aliases)
+{
+    staged *s = arg;
+    bool in = !strcmp(s->stage, "None")         ? !gw_mlflow_has_alias(aliases, "staging") && !gw_mlflow_has_alias(aliases, "production")
+              : !strcmp(s->stage, "Production") ? gw_mlflow_has_alias(aliases, "production")
+                                                : !strcmp(s->stage, "Staging") && gw_mlflow_has_alias(aliases, "staging");
+    if (!in || (s->version && atoi(pst_json_str(s->version, "version", "0")) > v->version))
+        return;
+    json_decref(s->version);
+    s->version = gw_mlflow_version_json(s->t, v, aliases);
+}
+
+static const char *stage_named(const char *word)
+{
+    static const char *const all[] = {"None", "Staging", "Production", "Archived"};
+    for (size_t i = 0; word && i < sizeof all / sizeof *all; i++)
+        if (!strcasecmp(all[i], word))
+            return all[i];
+    return NULL;
+}
+
+json_t *gw_mlflow_of_stages(gw_state *g, pst_http_req *req, const char *name, const json_t *stages)
+{
+    json_t *list = json_array(), *one, *asked = json_object();
+    size_t i;
+    json_array_foreach((json_t *)stages, i, one)
+    {
+        staged s = {.stage = stage_named(json_string_value(one))};
+        if (!s.stage) {
+            gw_mlflow_fail(req, "INVALID_PARAMETER_VALUE",
+                           "Invalid Model Version stage: %.40s. It is None, Staging, Production or Archived",
+                           json_is_string(one) ? json_string_value(one) : "no text");
+            json_decref(asked);
+            json_decref(list);
+            return NULL;
+        }
+        if (json_object_get(asked, s.stage))
+            continue;
+        json_object_set_new(asked, s.stage, json_true());
+        s.t = gw_mlflow_lock_again(g);
+        pst_models_each(s.t->models, name, take_staged, &s);
+        gw_mlflow_unlock(g);
+        if (s.version)
+            json_array_append_new(list, s.version);
+    }
+    json_decref(asked);
+    return list;
 }

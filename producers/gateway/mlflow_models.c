@@ -29,7 +29,7 @@ static char *version_subject(const char *name, int version)
     return pst_sprintf("version:%s:%d", name, version);
 }
 
-static bool has_alias(const char *aliases, const char *alias)
+bool gw_mlflow_has_alias(const char *aliases, const char *alias)
 {
     size_t n = strlen(alias);
     for (const char *p = aliases; p && *p; p += strspn(p, ", ")) {
@@ -54,9 +54,9 @@ static json_t *alias_list(const char *aliases)
 
 static const char *stage_of(const char *aliases)
 {
-    if (has_alias(aliases, "production"))
+    if (gw_mlflow_has_alias(aliases, "production"))
         return "Production";
-    return has_alias(aliases, "staging") ? "Staging" : "None";
+    return gw_mlflow_has_alias(aliases, "staging") ? "Staging" : "None";
 }
 
 static void add_tag(json_t *tags, const char *key, const char *value)
@@ -469,7 +469,7 @@ static int set_stage(work *w)
     if (*w->alias)
         return pst_models_set_alias(w->g->client, w->name, w->alias, w->version, w->actor, "a stage of MLflow's", &w->err);
     for (size_t i = 0; i < 2 && !rc; i++)
-        if (has_alias(w->source, stages[i]))
+        if (gw_mlflow_has_alias(w->source, stages[i]))
             rc = pst_models_delete(w->g->client, w->name, 0, stages[i], w->actor, &w->err);
     return rc;
 }
@@ -793,9 +793,13 @@ static void latest_versions(void *arg, pst_http_req *req)
     if (body && target(req, body, &name, NULL)) {
         json_t *m = gw_mlflow_model_json(gw_mlflow_lock_again(g), name);
         gw_mlflow_unlock(g);
-        if (m)
-            gw_mlflow_reply(req, json_pack("{s:O}", "model_versions", json_object_get(m, "latest_versions")));
-        else
+        const json_t *stages = json_object_get(body, "stages");
+        json_t *list = !m                        ? NULL
+                       : json_array_size(stages) ? gw_mlflow_of_stages(g, req, name, stages)
+                                                 : json_incref(json_object_get(m, "latest_versions"));
+        if (list)
+            gw_mlflow_reply(req, json_pack("{s:o}", "model_versions", list));
+        else if (!m)
             no_model(req, name);
         json_decref(m);
     }
@@ -831,7 +835,8 @@ static const gw_route routes[] = {
     GET("registered-models/search", gw_mlflow_search_models, "mlflowSearchModels", of_search, "Registered models."),
     CHANGE("PATCH", "registered-models/update", update_model, "mlflowUpdateModel", "Its description."),
     CHANGE("DELETE", "registered-models/delete", delete_model, "mlflowDeleteModel", "A name without versions."),
-    CHANGE("POST", "registered-models/get-latest-versions", latest_versions, "mlflowLatestVersions", "The highest version."),
+    CHANGE("POST", "registered-models/get-latest-versions", latest_versions, "mlflowLatestVersions",
+           "The highest version, or of each of `stages` the one that is in it."),
     CHANGE("POST", "registered-models/set-tag", tag_model, "mlflowSetModelTag", "A tag of a model."),
     CHANGE("DELETE", "registered-models/delete-tag", untag_model, "mlflowDeleteModelTag", "Removes it."),
     CHANGE("POST", "registered-models/alias", set_alias, "mlflowSetAlias",

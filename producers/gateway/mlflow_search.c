@@ -1,6 +1,6 @@
 /* mlflow_search.c - POST runs/search: the runs of some experiments by filter, in an order, by pages. It looks at all runs: a million of them are told apart in
- * less time than their answer takes, and there is no index that any filter could use. An answer holds PAGE_MAX runs at most, however many are asked for;
- * clients go on with its token. */
+ * less time than their answer takes, and there is no index that any filter could use. An answer holds PAGE_MAX runs at most, however many are asked for, and
+ * ends with the run that makes it PAGE_BYTES long (a run may be tens of megabytes); clients go on with its token. */
 #include "producers/gateway/mlflow.h"
 #include "producers/gateway/mlflow_filter.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RESULTS_MAX = 50000, PAGE_MAX = 5000, ORDERS_MAX = 10, EXPERIMENTS_MAX = 1000 };
+enum { RESULTS_MAX = 50000, PAGE_MAX = 5000, PAGE_BYTES = 8 << 20, ORDERS_MAX = 10, EXPERIMENTS_MAX = 1000 };
 
 static const gw_attribute attributes[] = {{"run_id", false},
                                           {"run_name", false},
@@ -101,9 +101,13 @@ static void reply(gw_state *g, pst_http_req *req, search *s)
     sorting = s;
     qsort(found, all, sizeof *found, compare);
     json_t *list = json_array(), *answer = json_pack("{s:o}", "runs", list);
-    for (size_t i = s->from; i < all && i - s->from < s->n; i++)
-        json_array_append_new(list, gw_mlflow_run_json(found[i]));
-    gw_mlflow_next_page(answer, s->from, s->n, all);
+    size_t n = 0;
+    for (size_t bytes = 0; n < s->n && s->from < all && n < all - s->from && bytes < PAGE_BYTES; n++) {
+        json_t *run = gw_mlflow_run_json(found[s->from + n]);
+        bytes += json_dumpb(run, NULL, 0, JSON_COMPACT);
+        json_array_append_new(list, run);
+    }
+    gw_mlflow_next_page(answer, s->from, n, all);
     free(found);
     gw_mlflow_unlock(g);
     gw_mlflow_reply(req, answer);

@@ -299,10 +299,25 @@ static void keep(gw_mlflow *m, pst_http_req *req, pst_http_handler handler)
     m->watchers++;
 }
 
+/* A name that is no UTF-8 would stay in records for ever, and no answer could carry it; false: req is answered. */
+static bool name_ok(pst_http_req *req)
+{
+    char *name = gw_mlflow_actor(req);
+    json_t *text = json_string(name);
+    bool ok = text != NULL;
+    if (!ok)
+        gw_mlflow_fail(req, "INVALID_PARAMETER_VALUE", "the user's name of basic authentication is no UTF-8; send it as UTF-8");
+    json_decref(text);
+    free(name);
+    return ok;
+}
+
 gw_tracking *gw_mlflow_lock(gw_state *g, pst_http_req *req, pst_http_handler handler)
 {
     gw_mlflow *m = mlflow_of(g);
     PST_ASSERT(pst_loop_is_current(g->loop));
+    if (!name_ok(req))
+        return NULL;
     if (!m->loaded) {
         keep(m, req, handler);
         return NULL;

@@ -14,7 +14,7 @@ static const struct {
 } words[] = {{"INVALID_PARAMETER_VALUE", 400}, {"RESOURCE_ALREADY_EXISTS", 400}, {"UNAUTHENTICATED", 401}, {"PERMISSION_DENIED", 403},
              {"RESOURCE_DOES_NOT_EXIST", 404}, {"ENDPOINT_NOT_FOUND", 404},      {"INVALID_STATE", 400},   {"TEMPORARILY_UNAVAILABLE", 503},
              {"REQUEST_LIMIT_EXCEEDED", 429},  {"INTERNAL_ERROR", 500},          {"NOT_IMPLEMENTED", 501}, {"BAD_REQUEST", 400},
-             {"RESOURCE_EXHAUSTED", 429},      {"RESOURCE_LIMIT_EXCEEDED", 413}};
+             {"RESOURCE_LIMIT_EXCEEDED", 413}};
 
 static void send_error(pst_http_req *req, int status, const char *word, const char *message)
 {
@@ -88,7 +88,7 @@ static bool types_ok(pst_http_req *req, const json_t *body)
     static const char *const texts[] = {"experiment_id", "name",        "new_name", "run_id", "run_uuid",  "run_name",
                                         "user_id",       "key",         "status",   "filter", "view_type", "run_view_type",
                                         "page_token",    "description", "source",   "alias",  "stage"};
-    static const char *const lists[] = {"tags", "metrics", "params", "experiment_ids", "order_by"};
+    static const char *const lists[] = {"tags", "metrics", "params", "experiment_ids", "order_by", "stages"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const json_t *v = json_object_get(body, texts[i]);
         if (v && !json_is_null(v) && !json_is_string(v)) {

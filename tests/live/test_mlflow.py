@@ -1,7 +1,7 @@
 """MLflow's own client against the gateway on a real Kafka: a run with parameters, metrics, tags and files, searched and read back; a gateway that is killed in
 between; two clients at once; a platform job as a run; a model registered from a run's file, its alias moved, seen by penstock and fetched by that alias; and
 what is refused, in MLflow's error object."""
-import http.client, math, urllib.parse, uuid
+import base64, http.client, math, urllib.parse, uuid
 from concurrent.futures import ThreadPoolExecutor
 
 from kit import *
@@ -227,6 +227,58 @@ def test_models(p, c, rid):
     check((status, answer["error_code"]) == (400, "INVALID_PARAMETER_VALUE"), f"a name that is a path: {status} {answer}")
 
 
+def test_stages(p, c, rid):
+    c.create_registered_model("staged")
+    for _ in range(3):
+        c.create_model_version("staged", f"runs:/{rid}/other/lgb-4.7.0-binary.txt", c.create_run("0").info.run_id)
+
+    def latest(*stages):
+        status, answer = api(p, "POST", "registered-models/get-latest-versions", {"name": "staged", **({"stages": list(stages)} if stages else {})})
+        check(status == 200, f"{stages}: {answer}")
+        return [int(v["version"]) for v in answer["model_versions"]]
+    c.set_registered_model_alias("staged", "production", "1")
+    c.set_registered_model_alias("staged", "staging", "3")
+    check((latest("Production"), latest("Staging"), latest("None"), latest("Archived"), latest("production", "Production", "None"), latest()) == ([1], [3], [2], [], [1, 2], [3]), "versions by stage")
+    status, answer = api(p, "POST", "registered-models/get-latest-versions", {"name": "staged", "stages": ["Shelf"]})
+    check((status, answer["error_code"]) == (400, "INVALID_PARAMETER_VALUE"), f"a stage that there is not: {status} {answer}")
+
+
+def test_a_run_has_so_many_keys(p, c, rid):
+    run = c.create_run("0").info.run_id
+
+    def log(kind, first, n):
+        entry = {"metrics": {"value": 1, "timestamp": 1}}.get(kind, {"value": "v"})
+        return api(p, "POST", "runs/log-batch", {"run_id": run, kind: [{"key": f"k{i}", **entry} for i in range(first, first + n)]})
+    check((log("metrics", 0, 1000)[0], log("metrics", 1000, 999)[0]) == (200, 200), "1,999 metrics")
+    status, answer = log("metrics", 1998, 3)
+    check((status, answer.get("error_code")) == (400, "INVALID_PARAMETER_VALUE"), f"2,001 metrics: {status} {answer}")
+    check((log("metrics", 1999, 1)[0], log("metrics", 0, 1000)[0]) == (200, 200), "the last one, and those again")
+    status, answer = api(p, "POST", "runs/log-metric", {"run_id": run, "key": "more", "value": 1, "timestamp": 1})
+    check((status, answer.get("error_code")) == (400, "INVALID_PARAMETER_VALUE"), f"one more: {status} {answer}")
+    check(len(c.get_run(run).data.metrics) == 2000, "and all that were acknowledged are there")
+
+
+def test_one_fact_is_the_newest_point(p, c, rid):
+    run = c.create_run("0").info.run_id
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda i: api(p, "POST", "runs/log-metric", {"run_id": run, "key": "m", "value": i, "timestamp": 1, "step": i}), range(199, -1, -1)))
+    facts = [e for e in p.events("tracking") if e["subject"] == "run:" + run and e["kind"] == "METRIC"]
+    check(facts[-1]["step"] == 199 and c.get_run(run).data.metrics == {"m": 199}, f"the last fact says the newest point: {[e['step'] for e in facts[-5:]]}")
+
+
+def test_a_page_ends_where_it_is_large(p, c, rid):
+    e = c.create_experiment("large")
+    ids = [c.create_run(e).info.run_id for _ in range(16)]
+    for i in ids:
+        check(api(p, "POST", "runs/log-batch", {"run_id": i, "params": [{"key": f"p{k}", "value": "v" * 6000} for k in range(100)]})[0] == 200, "a large run")
+    pages, token = [], None
+    while token or not pages:
+        status, answer = api(p, "POST", "runs/search", {"experiment_ids": [e], "max_results": 1000, **({"page_token": token} if token else {})})
+        pages.append([r["info"]["run_id"] for r in answer["runs"]])
+        token = answer.get("next_page_token")
+    check(len(pages) == 2 and sorted(sum(pages, [])) == sorted(ids), f"two pages, together all of them: {[len(x) for x in pages]}")
+
+
 def test_refusals(p, c, rid):
     def is_refused(status, word, *args):
         got, text = ask(p, *args)
@@ -238,6 +290,12 @@ def test_refusals(p, c, rid):
     is_refused(404, "RESOURCE_DOES_NOT_EXIST", "GET", root + "experiments/get-by-name?experiment_name=nobody")
     is_refused(400, "INVALID_PARAMETER_VALUE", "POST", root + "runs/log-batch", "{")
     is_refused(400, "INVALID_PARAMETER_VALUE", "POST", root + "runs/log-batch", "[]")
+    u = urllib.parse.urlsplit(p.gateway)
+    h = http.client.HTTPConnection(u.hostname, u.port, timeout=60 * PATIENCE)
+    h.request("POST", root + "runs/create", json.dumps({"experiment_id": "0"}), {"Content-Type": "application/json", "Authorization": "Basic " + base64.b64encode(b"\xff\xfe:" + p.token.encode()).decode()})
+    r = h.getresponse()
+    check(r.status == 400 and json.loads(r.read())["error_code"] == "INVALID_PARAMETER_VALUE", f"a user's name that is no UTF-8: {r.status}")
+    h.close()
     refused("INVALID_PARAMETER_VALUE", c.log_param, rid, "lr", "other")
     c.log_param(rid, "lr", "0.1")
     batch = {"run_id": rid, "metrics": [{"key": f"k{i}", "value": 1, "timestamp": 1} for i in range(1001)]}
@@ -267,6 +325,6 @@ with Platform(without="scorers") as p:
     mlflow.set_tracking_uri(p.gateway)
     c = MlflowClient()
     rid = test_a_run_is_logged_and_read_back(p, c)
-    for test in (test_searches, test_two_clients_at_once, test_jobs_are_runs, test_models, test_refusals, test_killed_in_between):
+    for test in (test_searches, test_two_clients_at_once, test_jobs_are_runs, test_models, test_stages, test_a_run_has_so_many_keys, test_one_fact_is_the_newest_point, test_a_page_ends_where_it_is_large, test_refusals, test_killed_in_between):
         test(p, c, rid)
         print("ok", test.__name__, flush=True)

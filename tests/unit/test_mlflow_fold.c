@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,49 @@ static void test_newest_point_counts(void **state)
     assert_true(metric(t, "a", "m") == -INFINITY);
     fact(t, "run:a/METRIC/m", (pst_tracking_record){.step = INT64_MAX, .timestamp = INT64_MIN, .points = INT64_MAX});
     assert_int_equal(gw_tracking_run(t, "a")->points, 0); /* a stranger's: nothing is counted on from there */
+    gw_tracking_free(t);
+}
+
+/* The topic keeps a metric's last fact: it must say the newest point, whoever writes while that is not read back. */
+static void test_points_on_their_way_count(void **state)
+{
+    gw_tracking *t = gw_tracking_new();
+    fact(t, "run:a/CREATED/", (pst_tracking_record){.timestamp = 1});
+    gw_run *r = gw_tracking_run(t, "a");
+    int64_t step = 10, ms = 5;
+    double value = 0.5;
+    assert_true(gw_tracking_claim(r, "m", &step, &ms, &value));
+    assert_true(gw_tracking_knows(r, "m"));
+    assert_int_equal(gw_tracking_metrics(r), 1);
+    assert_null(json_object_get(r->metrics, "m")); /* nobody is shown what is not written */
+    step = 9, ms = 99, value = 7;
+    assert_true(gw_tracking_claim(r, "m", &step, &ms, &value));
+    assert_true(step == 10 && ms == 5 && value == 0.5);
+    assert_true(gw_tracking_claim(r, "m", &step, &ms, &value)); /* the same again: its sender was not told that it arrived */
+    fact(t, "run:a/METRIC/m", (pst_tracking_record){.number = 0.5, .step = 10, .timestamp = 5});
+    assert_int_equal(json_object_size(r->sent), 0);
+    assert_int_equal(gw_tracking_metrics(r), 1);
+    step = 9;
+    assert_false(gw_tracking_claim(r, "m", &step, &ms, &value));
+    step = 11, value = NAN;
+    assert_true(gw_tracking_claim(r, "m", &step, &ms, &value));
+    assert_true(step == 11 && isnan(value));
+    fact(t, "run:a/METRIC/m", (pst_tracking_record){.number = 0.5, .step = 10, .timestamp = 5});
+    assert_int_equal(json_object_size(r->sent), 1);
+    gw_tracking_free(t);
+}
+
+static void test_what_was_acknowledged_is_kept(void **state)
+{
+    gw_tracking *t = gw_tracking_new();
+    fact(t, "run:a/CREATED/", (pst_tracking_record){.value = (char *)"ada\xff", .timestamp = 1});
+    assert_string_equal(gw_tracking_run(t, "a")->user, ""); /* no answer could carry it */
+    for (int i = 0; i < GW_MLFLOW_KEYS_MAX + 5; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "run:a/METRIC/m%d", i);
+        fact(t, key, (pst_tracking_record){.number = i});
+    }
+    assert_int_equal(json_object_size(gw_tracking_run(t, "a")->metrics), GW_MLFLOW_KEYS_MAX + 5);
     gw_tracking_free(t);
 }
 
@@ -172,7 +216,10 @@ static void test_artifacts_are_listed_by_folders(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts_come_in_any_order), cmocka_unit_test(test_newest_point_counts),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts_come_in_any_order),
+                                       cmocka_unit_test(test_newest_point_counts),
+                                       cmocka_unit_test(test_points_on_their_way_count),
+                                       cmocka_unit_test(test_what_was_acknowledged_is_kept),
                                        cmocka_unit_test(test_jobs_are_runs_of_the_experiment_of_their_name),
                                        cmocka_unit_test(test_a_name_that_was_given_away_gets_another_id),
                                        cmocka_unit_test(test_artifacts_are_listed_by_folders)};
