@@ -125,6 +125,9 @@ struct trainer_node {
     trainer_needs capacity, used;
     const trainer_job *kept_for; /* during a pass: for whom room is kept here (queue.c) */
     trainer_needs kept;          /* what others may not have: its needs, and what was put beside it since */
+    char *claim_id; /* the job for which others are being halted here (preempt.c); NULL = none. What becomes free is its alone */
+    trainer_needs claimed;
+    bool claim_stands; /* in the present pass */
 };
 
 /* Those of one queue that wait at one site, by (barred, priority down, submitted_at, training_id). */
@@ -284,6 +287,10 @@ trainer_needs trainer_node_taken(const trainer_node *n, const trainer_job *j);
 /* The node that takes all of it now, or NULL and why not (free()). *ret_bound: only one node will do; others need not wait behind it. */
 trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound);
 
+/* Of preempt.c: the node is free for all, or what this job claims is: it waits no more. */
+void tcore_claim_drop(trainer_node *n);
+void tcore_claim_ends(trainer_site *s, const trainer_job *j);
+
 /* ---- spread.c: gangs over several nodes */
 /* More than any node of the site has, and more than those together where it may be spread? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
 char *trainer_queue_never(const trainer_site *site, const trainer_gang *gang);
@@ -339,6 +346,9 @@ void tcore_delete_now(tcore *c, trainer_job *j, const char *actor, const char *r
 /* ---- preempt.c */
 /* For a job that found no room: halts who has to go, if its queue preempts and that helps. What is on the way (free()), or NULL. */
 char *tcore_preempt(tcore *c, const trainer_job *j);
+/* Around a pass: what no job claimed anew in it is free for all. */
+void tcore_claims_begin(trainer_site *s);
+void tcore_claims_end(trainer_site *s);
 
 /* ---- queue.c */
 void trainer_queue_run(tcore *c); /* deploys what fits, says why the rest waits */

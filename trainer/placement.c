@@ -181,6 +181,14 @@ double trainer_node_shortfall(const trainer_node *n, const trainer_needs *needs)
 trainer_needs trainer_node_taken(const trainer_node *n, const trainer_job *j)
 {
     trainer_needs t = n->used;
+    bool claims = n->claim_id && !strcmp(n->claim_id, j->s.training_id);
+    if (claims) /* others' places are being freed for it: no reservation goes before that */
+        return t;
+    if (n->claim_id) {
+        t.cpu += n->claimed.cpu;
+        t.memory += n->claimed.memory;
+        t.gpus += n->claimed.gpus;
+    }
     if (!n->kept_for || n->kept_for == j)
         return t;
     t.cpu = n->kept.cpu > t.cpu ? n->kept.cpu : t.cpu;

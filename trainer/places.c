@@ -65,6 +65,7 @@ void trainer_node_free(void *node)
         return;
     free(n->name);
     free(n->address);
+    free(n->claim_id);
     free(n->host);
     free(n);
 }
@@ -185,6 +186,19 @@ void trainer_queue_add(tcore *c, trainer_job *j)
     j->queued = j->unsaid = true;
 }
 
+void tcore_claim_drop(trainer_node *n)
+{
+    free(n->claim_id);
+    n->claim_id = NULL;
+}
+
+void tcore_claim_ends(trainer_site *s, const trainer_job *j)
+{
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i]->claim_id && !strcmp(s->nodes[i]->claim_id, j->s.training_id))
+            tcore_claim_drop(s->nodes[i]);
+}
+
 void trainer_queue_remove(tcore *c, trainer_job *j)
 {
     if (!j->queued)
@@ -199,6 +213,7 @@ void trainer_queue_remove(tcore *c, trainer_job *j)
     j->site->n_queue--;
     j->queue->waiting--;
     j->queued = j->unsaid = false;
+    tcore_claim_ends(j->site, j);
 }
 
 void trainer_queue_said(trainer_job *j)

@@ -2,7 +2,8 @@
  * jobs of queues that do not preempt and whose priority is no higher, and jobs of queues that do with a lower one. Of each node the cheapest set
  * is found: over quota first, then the lowest priority, then what began last; the node with the fewest is chosen. They are halted as a user's
  * halt would, with time for a checkpoint, and wait again in their queues, which costs them no retry. What is being stopped already counts as room, so
- * that nobody is moved twice for the same job; the room itself is kept by the pass (queue.c), in which queues that preempt go first. */
+ * that nobody is moved twice for the same job. The job claims that node from then on: victims end one by one, and what each leaves would else be
+ * given to the next that waits, the victim itself among them. A claim stands as long as each pass finds its job waiting for it. */
 #include "trainer/core_state.h"
 
 #include "common/base/array.h"
@@ -40,6 +41,15 @@ static int compare(const void *a, const void *b)
     return strcmp(x->j->s.training_id, y->j->s.training_id);
 }
 
+/* Does each node that has a part of it answer? One that is silent neither hears of a halt nor tells of an end. */
+static bool is_heard(const tcore *c, const trainer_job *x)
+{
+    for (size_t i = 0; i < x->n_parts; i++)
+        if (!trainer_node_has_lease(c, x->parts[i].node))
+            return false;
+    return true;
+}
+
 static claim *find_claims(const tcore *c, const trainer_job *j, size_t *ret_n)
 {
     claim *all = NULL;
@@ -49,7 +59,7 @@ static claim *find_claims(const tcore *c, const trainer_job *j, size_t *ret_n)
         if (!x->charged || x->site != j->site)
             continue;
         bool going = x->s.stop_action != PST_JOB_STOP_ACTION_NONE || trainer_job_is_failing(x);
-        if (!going && !may_take(j, x))
+        if (!is_heard(c, x) || (!going && !may_take(j, x)))
             continue;
         for (size_t k = 0; k < x->n_parts; k++) {
             all = pst_array_room(all, n, &cap, sizeof *all);
@@ -114,6 +124,38 @@ static void halt(tcore *c, trainer_job *of, const trainer_job *j)
     free(reason);
 }
 
+void tcore_claims_begin(trainer_site *s)
+{
+    for (size_t i = 0; i < s->n_nodes; i++)
+        s->nodes[i]->claim_stands = false;
+}
+
+void tcore_claims_end(trainer_site *s)
+{
+    for (size_t i = 0; i < s->n_nodes; i++)
+        if (!s->nodes[i]->claim_stands)
+            tcore_claim_drop(s->nodes[i]);
+}
+
+/* May it look for victims there? Not where another claims, and, once it claims a node that suits it, nowhere else. */
+static bool may_claim(const tcore *c, const trainer_node *n, const trainer_job *j)
+{
+    for (size_t i = 0; i < j->site->n_nodes; i++) {
+        const trainer_node *x = j->site->nodes[i];
+        if (x != n && x->claim_id && !strcmp(x->claim_id, j->s.training_id) && trainer_node_suits(c, x, j))
+            return false;
+    }
+    return (!n->claim_id || !strcmp(n->claim_id, j->s.training_id)) && trainer_node_suits(c, n, j);
+}
+
+static void claim_node(trainer_node *n, const trainer_job *j)
+{
+    tcore_claim_ends(j->site, j);
+    n->claim_id = pst_strdup(j->s.training_id);
+    n->claimed = j->needs;
+    n->claim_stands = true;
+}
+
 char *tcore_preempt(tcore *c, const trainer_job *j)
 {
     size_t n = 0, best = 0, best_going = 0;
@@ -125,7 +167,7 @@ char *tcore_preempt(tcore *c, const trainer_job *j)
         size_t going = 0;
         for (to = from + 1; to < n && all[to].part->node == all[from].part->node; to++)
             ;
-        int number = trainer_node_suits(c, all[from].part->node, j) ? cheapest(j, all + from, to - from, &going) : -1;
+        int number = may_claim(c, all[from].part->node, j) ? cheapest(j, all + from, to - from, &going) : -1;
         if (number >= 0 && (fewest < 0 || number < fewest)) {
             fewest = number;
             best = from;
@@ -135,6 +177,7 @@ char *tcore_preempt(tcore *c, const trainer_job *j)
     char *text = NULL;
     if (fewest >= 0) {
         const char *node = all[best].part->node->name;
+        claim_node(all[best].part->node, j);
         for (int i = 0; i < fewest; i++)
             halt(c, all[best + best_going + (size_t)i].j, j);
         size_t number = best_going + (size_t)fewest;

@@ -302,7 +302,7 @@ static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *
     if (!c->nodes_unread && !p->keeps)
         keep_for(c, s, j);
     p->keeps = true;
-    char *coming = c->nodes_unread || bound || l->blocked ? NULL : tcore_preempt(c, j);
+    char *coming = c->nodes_unread || l->blocked ? NULL : tcore_preempt(c, j);
     char *both = coming ? pst_sprintf("%s; %s", reason, coming) : NULL;
     if (bound || !l->blocked)
         say_queued(c, j, both ? both : reason);
@@ -390,8 +390,10 @@ static void run_site(tcore *c, trainer_site *s)
         l->closed = l->blocked = l->no_gpus = false;
         l->share = tcore_queue_share(c, l->queue);
     }
+    tcore_claims_begin(s);
     while ((l = next_lane(s)))
         try_one(c, &p, l);
+    tcore_claims_end(s);
     if (!p.keeps)
         keep_nothing(s);
     for (size_t i = 0; i < s->n_lanes; i++)

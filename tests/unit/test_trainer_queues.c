@@ -465,6 +465,60 @@ static void test_queues_of_several_only_those_go_that_must(void **unused)
     done(&b);
 }
 
+/* Victims end one after the other: what the first leaves is not given back to it, or to anybody else, until there is room for the one that preempts. */
+static void test_queues_what_victims_leave_stays_free(void **unused)
+{
+    bench b = start();
+    char *plain[9], *bound = NULL;
+    node(&b, "", 8, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    define(&b, (pst_queue_spec){.name = (char *)"other"});
+    for (int i = 0; i < 9; i++) {
+        b.now += SECOND;
+        plain[i] = submit(&b, (wanted){0}); /* eight run, one waits */
+    }
+    bound = submit(&b, (wanted){.queue = "other", .cpus = 8}); /* the first that finds no room: it is kept for it */
+    b.now += SECOND;
+    char *urgent = submit(&b, (wanted){.queue = "urgent", .cpus = 4});
+    assert_int_equal(halts(&b), 4);
+    for (int i = 7; i > 3; i--) {
+        assert_string_equal(state(&b, urgent), "QUEUED");
+        b.now += SECOND;
+        ends(&b, plain[i]);
+        assert_int_equal(halts(&b), 0); /* nobody else is moved */
+        assert_string_equal(state(&b, plain[i]), "QUEUED");
+        assert_string_equal(state(&b, plain[8]), "QUEUED");
+    }
+    assert_string_equal(state(&b, urgent), "PENDING");
+    ends(&b, urgent);
+    for (int i = 0; i < 9; i++)
+        free(plain[i]);
+    free(bound);
+    free(urgent);
+    done(&b);
+}
+
+/* A job that claimed a node and wants it no more leaves it to all. */
+static void test_queues_a_claim_ends_with_its_job(void **unused)
+{
+    bench b = start();
+    node(&b, "", 2, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    char *one = submit(&b, (wanted){0}), *two = submit(&b, (wanted){0}), *urgent = submit(&b, (wanted){.queue = "urgent", .cpus = 2});
+    assert_int_equal(halts(&b), 2);
+    ends(&b, two);
+    assert_string_equal(state(&b, two), "QUEUED");
+    pst_job_request r = {.request_id = (char *)"t", .user = (char *)"ann", .action = PST_JOB_ACTION_TERMINATE, .training_id = urgent};
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    assert_string_equal(state(&b, urgent), "TERMINATED");
+    assert_string_equal(state(&b, two), "PENDING");
+    ends(&b, one);
+    free(one);
+    free(two);
+    free(urgent);
+    done(&b);
+}
+
 static void test_queues_what_is_asked_of_a_job_that_is_moved_counts(void **unused)
 {
     bench b = start();
@@ -496,6 +550,8 @@ int main(void)
         cmocka_unit_test(test_queues_a_wide_job_is_not_starved_by_narrow_ones),
         cmocka_unit_test(test_queues_others_run_beside_the_room_that_is_kept),
         cmocka_unit_test(test_queues_one_that_preempts_takes_the_place_of_the_youngest),
+        cmocka_unit_test(test_queues_what_victims_leave_stays_free),
+        cmocka_unit_test(test_queues_a_claim_ends_with_its_job),
         cmocka_unit_test(test_queues_nobody_is_moved_in_vain_or_by_less),
         cmocka_unit_test(test_queues_of_several_only_those_go_that_must),
         cmocka_unit_test(test_queues_what_is_asked_of_a_job_that_is_moved_counts),
