@@ -2,6 +2,9 @@
  * manifest is there, and that is written last: every file fsynced and digested, the manifest as a temporary file, fsynced, renamed, the folder fsynced.
  * On resume the manifests are read, the newest first, and the first whose digests are right is the one to go on from.
  *
+ * The processes of a gang on one node share the folder, so each has its manifests apart: no rule counts, and no temporary name meets, another's. The newest is
+ * told by a number, for clocks go back. Only what is proven to differ is set aside: a disk or a table of files that fails for a while says nothing about it.
+ *
  * The folder is the learner's: names are opened beneath it, no link is followed, so nothing outside is read, written or removed whatever is planted there. What
  * is removed loses its manifest first: a kill in between leaves an entry that is no checkpoint, never a checkpoint without its files. */
 #include "lcm/supervisor/checkpoints.h"
@@ -34,6 +37,7 @@ enum {
     WAITING_MAX = 16,
     LISTED_MAX = 10000
 };
+#define NUMBER_MAX (INT64_C(1) << 53)
 
 /* ---- the folder ------------------------------------------------------------------------------------------------------------------ */
 
@@ -52,19 +56,45 @@ static int open_folder(const char *dir, pst_err *err)
     return fd;
 }
 
-/* Where manifests are; made when make. -1 and errno. */
-static int open_manifests(int dir_fd, bool make)
+/* Where manifests of a process are (NULL: the folder of all processes' folders); made when make. -1 and errno. */
+static int open_manifests(int dir_fd, const char *process, bool make)
 {
-    if (make && mkdirat(dir_fd, FOLDER, 0755) < 0 && errno != EEXIST)
-        return -1;
-    return pst_fs_open_beneath(dir_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    char *path = process ? pst_fs_join(FOLDER, process) : pst_strdup(FOLDER);
+    int fd = pst_fs_open_beneath(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0 && errno == ENOENT && make) {
+        int all = -1;
+        if ((!mkdirat(dir_fd, FOLDER, 0755) || errno == EEXIST) &&
+            (all = pst_fs_open_beneath(dir_fd, FOLDER, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)) >= 0 &&
+            (!mkdirat(all, process, 0755) || errno == EEXIST) && !fsync(all) && !fsync(dir_fd))
+            fd = pst_fs_open_beneath(dir_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+        int failed = errno;
+        if (all >= 0)
+            close(all);
+        errno = failed;
+    }
+    int failed = errno;
+    free(path);
+    errno = failed;
+    return fd;
+}
+
+/* It is not there, or something else is in its place: more than that the computer cannot tell at the moment. */
+static bool is_absence(int errnum)
+{
+    return errnum == ENOENT || errnum == ELOOP || errnum == ENOTDIR || errnum == ENXIO;
+}
+
+/* Proven: not what was committed. What the system refused for now (no descriptors, a disk that fails) proves nothing. */
+static bool is_proof(const pst_err *err)
+{
+    return err->cls == PST_CLASS_DATA || (!strcmp(err->origin, "sys") && is_absence(err->native));
 }
 
 /* ---- digests --------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct digesting {
     json_t *files;
-    int64_t bytes;
+    int64_t bytes, entries;
     bool sync;
     void *room; /* READ_BYTES */
 } digesting;
@@ -94,6 +124,12 @@ static int digest_file(digesting *d, int fd, const char *path, pst_err *err)
     return 0;
 }
 
+static int too_many(pst_err *err)
+{
+    return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0, "has more than %d files and folders, or folders deeper than %d",
+                       FILES_MAX, DEPTH_MAX);
+}
+
 static int digest_folder(digesting *d, int fd, const char *path, int depth, pst_err *err);
 
 /* path: as the manifest has it, below the checkpoint folder. */
@@ -105,9 +141,8 @@ static int digest(digesting *d, int parent_fd, const char *entry, const char *pa
         return pst_err_sys(err, errno, "%s", path);
     if (fstat(fd, &st) < 0)
         rc = pst_err_sys(err, errno, "%s", path);
-    else if (json_array_size(d->files) >= FILES_MAX || depth > DEPTH_MAX)
-        rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0, "has more than %d files, or folders deeper than %d", FILES_MAX,
-                         DEPTH_MAX);
+    else if (d->entries++ > FILES_MAX || depth > DEPTH_MAX) /* folders count: empty ones take time, too */
+        rc = too_many(err);
     else if (S_ISDIR(st.st_mode))
         rc = digest_folder(d, fd, path, depth, err);
     else if (S_ISREG(st.st_mode))
@@ -132,11 +167,15 @@ static int digest_folder(digesting *d, int fd, const char *path, int depth, pst_
     DIR *dir = again < 0 ? NULL : fdopendir(again);
     if (!dir)
         rc = pst_err_sys(err, errno, "%s", path);
-    for (struct dirent *e; dir && n <= FILES_MAX && (e = readdir(dir));)
+    for (struct dirent *e; dir && n <= FILES_MAX && (errno = 0, e = readdir(dir));)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) {
             names = pst_array_room(names, n, &cap, sizeof *names);
             names[n++] = pst_strdup(e->d_name);
         }
+    if (n > FILES_MAX)
+        rc = too_many(err);
+    else if (dir && errno)
+        rc = pst_err_sys(err, errno, "%s", path);
     if (dir)
         closedir(dir);
     else if (again >= 0)
@@ -190,8 +229,125 @@ static int write_manifest(int manifests, const char *name, const char *text, pst
     return rc;
 }
 
-int sup_checkpoint_commit(const char *dir, const char *name, const pst_dbl_pair *values, size_t n_values, int64_t time_us,
-                          int64_t *ret_bytes, pst_err *err)
+typedef struct committed {
+    char *name;
+    int64_t number; /* in the order of commits, from 1; 0 = its manifest cannot be read as one */
+    double value;   /* of the metric that ranks; NaN = it has none */
+    bool keep;
+} committed;
+
+typedef struct listed {
+    committed *at;
+    size_t n, cap;
+} listed;
+
+/* NULL and no err: it is none. */
+static json_t *read_manifest(int manifests, const char *file, pst_err *err)
+{
+    struct stat st;
+    json_t *j = NULL;
+    int fd = pst_fs_open_beneath(manifests, file, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        if (!is_absence(errno))
+            pst_err_sys(err, errno, "the manifest %s", file);
+    } else if (S_ISREG(st.st_mode) && st.st_size <= MANIFEST_BYTES_MAX) {
+        char *room = pst_alloc((size_t)st.st_size + 1);
+        ssize_t n = 0, got = 0;
+        while (got < st.st_size && ((n = read(fd, room + got, (size_t)(st.st_size - got))) > 0 || (n < 0 && errno == EINTR)))
+            got += n > 0 ? n : 0;
+        if (n < 0)
+            pst_err_sys(err, errno, "the manifest %s", file);
+        else
+            j = json_loadb(room, (size_t)got, JSON_REJECT_DUPLICATES, NULL);
+        free(room);
+    }
+    if (fd >= 0)
+        close(fd);
+    return j;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const committed *x = a, *y = b;
+    if (x->number != y->number)
+        return x->number < y->number ? 1 : -1;
+    return strcmp(y->name, x->name);
+}
+
+static void list_done(listed *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->at[i].name);
+    free(l->at);
+}
+
+static void list_one(listed *l, const char *name, size_t len, const json_t *j, const char *metric)
+{
+    int64_t number = pst_json_int(j, "number", 0);
+    const json_t *value = metric ? json_object_get(json_object_get(j, "values"), metric) : NULL;
+    l->at = pst_array_room(l->at, l->n, &l->cap, sizeof *l->at);
+    l->at[l->n++] = (committed){.name = pst_strndup(name, len),
+                                .number = number > 0 && number < NUMBER_MAX ? number : 0,
+                                .value = json_is_number(value) ? json_number_value(value) : (double)NAN};
+}
+
+/* All that has a manifest, the newest first. metric: whose values are wanted; NULL = none. */
+static int list(int manifests, const char *metric, listed *ret, pst_err *err)
+{
+    listed l = {0};
+    pst_err e = {0};
+    int again = openat(manifests, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = again < 0 ? NULL : fdopendir(again);
+    if (!dir)
+        pst_err_sys(&e, errno, "the manifests of checkpoints");
+    if (!dir && again >= 0)
+        close(again);
+    for (struct dirent *entry; !e.code && (errno = 0, entry = readdir(dir));) {
+        size_t len = strlen(entry->d_name);
+        if (*entry->d_name == '.' || len < 6 || strcmp(entry->d_name + len - 5, ".json"))
+            continue;
+        json_t *j = read_manifest(manifests, entry->d_name, &e);
+        if (l.n == LISTED_MAX)
+            pst_err_set(&e, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0,
+                        "more than %d checkpoints of one process are kept; give penstock.checkpoint.keep_last", LISTED_MAX);
+        else if (!e.code)
+            list_one(&l, entry->d_name, len - 5, j, metric);
+        json_decref(j);
+    }
+    if (dir && !e.code && errno)
+        pst_err_sys(&e, errno, "the manifests of checkpoints");
+    if (dir)
+        closedir(dir);
+    if (e.code) {
+        list_done(&l);
+        return pst_err_set(err, e.code, e.cls, e.origin, e.native, "%s", e.text);
+    }
+    if (l.n)
+        qsort(l.at, l.n, sizeof *l.at, newest_first);
+    *ret = l;
+    return 0;
+}
+
+static void forget(int manifests, const char *name)
+{
+    char *file = pst_sprintf("%s.json", name);
+    unlinkat(manifests, file, 0);
+    fsync(manifests);
+    free(file);
+}
+
+/* One more than the newest has. */
+static int next_number(int manifests, int64_t *ret, pst_err *err)
+{
+    listed l = {0};
+    int rc = list(manifests, NULL, &l, err);
+    *ret = l.n ? l.at[0].number + 1 : 1;
+    list_done(&l);
+    return rc;
+}
+
+int sup_checkpoint_commit(const char *dir, const char *process, const char *name, const pst_dbl_pair *values, size_t n_values,
+                          int64_t time_us, int64_t *ret_bytes, pst_err *err)
 {
     if (!is_name(name))
         return pst_err_set(
@@ -200,6 +356,7 @@ int sup_checkpoint_commit(const char *dir, const char *name, const pst_dbl_pair 
     int dir_fd = open_folder(dir, err), manifests = -1;
     if (dir_fd < 0)
         return err ? err->code : PST_EIO;
+    int64_t number = 0;
     json_t *files = NULL, *numbers = json_object();
     int rc = digest_entry(dir_fd, name, true, &files, ret_bytes, err);
     if (!rc && fsync(dir_fd) < 0)
@@ -207,10 +364,13 @@ int sup_checkpoint_commit(const char *dir, const char *name, const pst_dbl_pair 
     for (size_t i = 0; i < n_values; i++)
         if (isfinite(values[i].value))
             json_object_set_new(numbers, values[i].key, json_real(values[i].value));
-    if (!rc && (manifests = open_manifests(dir_fd, true)) < 0)
+    if (!rc && (manifests = open_manifests(dir_fd, process, true)) < 0)
         rc = pst_err_sys(err, errno, "%s/" FOLDER, dir);
+    if (!rc)
+        rc = next_number(manifests, &number, err);
     if (!rc) {
-        json_t *j = json_pack("{s:s, s:I, s:O, s:O}", "name", name, "time", (json_int_t)time_us, "values", numbers, "files", files);
+        json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:O, s:O}", "name", name, "process", process, "number", (json_int_t)number, "time",
+                              (json_int_t)time_us, "values", numbers, "files", files);
         char *text = j ? pst_json_text(j) : NULL;
         rc = text ? write_manifest(manifests, name, text, err)
                   : pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "the name of checkpoint %.100s is no UTF-8", name);
@@ -225,121 +385,70 @@ int sup_checkpoint_commit(const char *dir, const char *name, const pst_dbl_pair 
     return rc;
 }
 
-typedef struct committed {
-    char *name;
-    int64_t time_us;
-    json_t *manifest;
-    bool keep;
-} committed;
-
-static json_t *read_manifest(int manifests, const char *file)
-{
-    struct stat st;
-    json_t *j = NULL;
-    int fd = pst_fs_open_beneath(manifests, file, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
-    if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= MANIFEST_BYTES_MAX)
-        j = json_loadfd(fd, JSON_REJECT_DUPLICATES, NULL);
-    if (fd >= 0)
-        close(fd);
-    return j;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    const committed *x = a, *y = b;
-    if (x->time_us != y->time_us)
-        return x->time_us < y->time_us ? 1 : -1;
-    return strcmp(y->name, x->name);
-}
-
-/* All that has a manifest, the newest first. */
-static committed *list(int manifests, size_t *ret_n)
-{
-    committed *at = NULL;
-    size_t n = 0, cap = 0;
-    int again = openat(manifests, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = again < 0 ? NULL : fdopendir(again);
-    for (struct dirent *e; dir && n < LISTED_MAX && (e = readdir(dir));) {
-        size_t len = strlen(e->d_name);
-        if (*e->d_name == '.' || len < 6 || strcmp(e->d_name + len - 5, ".json"))
-            continue;
-        json_t *j = read_manifest(manifests, e->d_name);
-        at = pst_array_room(at, n, &cap, sizeof *at);
-        at[n++] = (committed){.name = pst_strndup(e->d_name, len - 5), .time_us = pst_json_int(j, "time", 0), .manifest = j};
-    }
-    if (dir)
-        closedir(dir);
-    if (n)
-        qsort(at, n, sizeof *at, newest_first);
-    *ret_n = n;
-    return at;
-}
-
-static void list_done(committed *at, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free(at[i].name);
-        json_decref(at[i].manifest);
-    }
-    free(at);
-}
-
-static void forget(int manifests, const char *name)
-{
-    char *file = pst_sprintf("%s.json", name);
-    unlinkat(manifests, file, 0);
-    fsync(manifests);
-    free(file);
-}
-
 /* ---- which are kept -------------------------------------------------------------------------------------------------------------- */
 
-static bool value_of(const committed *x, const char *metric, double *ret)
-{
-    const json_t *v = json_object_get(json_object_get(x->manifest, "values"), metric);
-    *ret = json_number_value(v);
-    return json_is_number(v);
-}
-
 /* The best one that is not kept yet by its rank; of equal ones the newer. NULL: none has the metric. */
-static committed *best(committed *at, const bool *ranked, size_t n, const pst_checkpoint_rule *rule)
+static committed *best(listed *l, const bool *ranked, bool max)
 {
     committed *found = NULL;
-    double its = 0, value;
-    for (size_t i = 0; i < n; i++)
-        if (!ranked[i] && value_of(&at[i], rule->metric, &value) && (!found || (rule->max ? value > its : value < its))) {
-            found = &at[i];
-            its = value;
-        }
+    for (size_t i = 0; i < l->n; i++) {
+        committed *x = &l->at[i];
+        if (!ranked[i] && !isnan(x->value) && (!found || (max ? x->value > found->value : x->value < found->value)))
+            found = x;
+    }
     return found;
 }
 
-size_t sup_checkpoints_retain(const char *dir, const pst_checkpoint_rule *rule)
+/* Whether a process has a manifest of the entry. Where that cannot be seen: yes. */
+static bool is_anybodys(int dir_fd, const char *name)
 {
-    int dir_fd = open_folder(dir, NULL), manifests = dir_fd < 0 ? -1 : open_manifests(dir_fd, false);
-    size_t n = 0, removed = 0;
-    committed *at = manifests < 0 ? NULL : list(manifests, &n);
-    bool *ranked = pst_alloc(n + 1);
-    for (size_t i = 0; i < n; i++)
-        at[i].keep = !rule->keep_last || i < (size_t)rule->keep_last;
+    int all = open_manifests(dir_fd, NULL, false);
+    DIR *dir = all < 0 ? NULL : fdopendir(all);
+    if (!dir) {
+        if (all >= 0)
+            close(all);
+        return true;
+    }
+    bool found = false;
+    for (struct dirent *e; !found && (errno = 0, e = readdir(dir));) {
+        struct stat st;
+        char *path = pst_sprintf("%s/%s.json", e->d_name, name);
+        found = *e->d_name != '.' && (!fstatat(dirfd(dir), path, &st, AT_SYMLINK_NOFOLLOW) || !is_absence(errno));
+        free(path);
+    }
+    found = found || errno;
+    closedir(dir);
+    return found;
+}
+
+size_t sup_checkpoints_retain(const char *dir, const char *process, const pst_checkpoint_rule *rule)
+{
+    int dir_fd = open_folder(dir, NULL), manifests = dir_fd < 0 ? -1 : open_manifests(dir_fd, process, false);
+    listed l = {0};
+    size_t removed = 0;
+    if (manifests >= 0)
+        list(manifests, rule->metric, &l, NULL);
+    bool *ranked = pst_alloc(l.n + 1);
+    for (size_t i = 0; i < l.n; i++)
+        l.at[i].keep = !rule->keep_last || i < (size_t)rule->keep_last;
     for (int k = 0; k < rule->keep_best; k++) {
-        committed *x = best(at, ranked, n, rule);
+        committed *x = best(&l, ranked, rule->max);
         if (!x)
             break;
-        x->keep = ranked[x - at] = true;
+        x->keep = ranked[x - l.at] = true;
     }
-    for (size_t i = 0; i < n; i++) {
-        if (at[i].keep)
+    for (size_t i = 0; i < l.n; i++) {
+        if (l.at[i].keep)
             continue;
-        char *path = pst_fs_join(dir, at[i].name);
-        forget(manifests, at[i].name);
-        if (is_name(at[i].name))
+        char *path = pst_fs_join(dir, l.at[i].name);
+        forget(manifests, l.at[i].name);
+        if (is_name(l.at[i].name) && !is_anybodys(dir_fd, l.at[i].name))
             pst_fs_remove_tree(path, NULL);
         free(path);
         removed++;
     }
     free(ranked);
-    list_done(at, n);
+    list_done(&l);
     if (manifests >= 0)
         close(manifests);
     if (dir_fd >= 0)
@@ -349,53 +458,119 @@ size_t sup_checkpoints_retain(const char *dir, const pst_checkpoint_rule *rule)
 
 /* ---- which is the one to go on from ---------------------------------------------------------------------------------------------- */
 
-static int verify(int dir_fd, const committed *x, pst_err *err)
+static int compare(const json_t *files, const json_t *wanted, pst_err *err)
 {
-    const json_t *wanted = json_object_get(x->manifest, "files");
-    json_t *files = NULL;
-    int64_t bytes;
-    if (!is_name(x->name) || !json_is_array(wanted))
-        return pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "checkpoint", 0, "its manifest cannot be read");
-    int rc = digest_entry(dir_fd, x->name, false, &files, &bytes, err);
-    if (rc < 0)
-        return rc;
     if (json_array_size(files) != json_array_size(wanted))
-        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "it has %zu files, its manifest %zu", json_array_size(files),
-                         json_array_size(wanted));
-    for (size_t i = 0; !rc && i < json_array_size(files); i++)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "it has %zu files, its manifest %zu", json_array_size(files),
+                           json_array_size(wanted));
+    for (size_t i = 0; i < json_array_size(files); i++)
         if (!json_equal(json_array_get(files, i), json_array_get(wanted, i)))
-            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0,
-                             "%.200s is not what was committed: its name, size or SHA-256 differs",
-                             json_string_value(json_object_get(json_array_get(files, i), "path")));
+            return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0,
+                               "%.200s is not what was committed: its name, size or SHA-256 differs",
+                               json_string_value(json_object_get(json_array_get(files, i), "path")));
+    return 0;
+}
+
+static int verify(int dir_fd, int manifests, const char *name, pst_err *err)
+{
+    char *file = pst_sprintf("%s.json", name);
+    json_t *manifest = read_manifest(manifests, file, err), *files = NULL;
+    const json_t *wanted = json_object_get(manifest, "files");
+    int64_t bytes;
+    int rc = err->code;
+    if (!rc && (!is_name(name) || !json_is_array(wanted)))
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "checkpoint", 0, "its manifest cannot be read");
+    if (!rc)
+        rc = digest_entry(dir_fd, name, false, &files, &bytes, err);
+    if (!rc)
+        rc = compare(files, wanted, err);
     json_decref(files);
+    json_decref(manifest);
+    free(file);
     return rc;
 }
 
-char *sup_checkpoint_newest(const char *dir, void (*broken)(void *arg, const char *name, const char *why), void *arg)
+typedef struct search {
+    const char *dir;
+    sup_checkpoint_broken *broken;
+    void *arg;
+    bool own; /* else it belongs to another process, which sets it aside itself */
+} search;
+
+static int newest_of(const search *s, int dir_fd, int manifests, char **ret, pst_err *err)
 {
-    int dir_fd = open_folder(dir, NULL), manifests = dir_fd < 0 ? -1 : open_manifests(dir_fd, false);
-    size_t n = 0;
-    char *found = NULL;
-    committed *at = manifests < 0 ? NULL : list(manifests, &n);
-    for (size_t i = 0; i < n && !found; i++) {
-        pst_err err = {0};
-        if (verify(dir_fd, &at[i], &err) == 0) {
-            found = pst_fs_join(dir, at[i].name);
-            break;
+    listed l = {0};
+    int rc = list(manifests, NULL, &l, err);
+    for (size_t i = 0; i < l.n && !rc && !*ret; i++) {
+        const char *name = l.at[i].name;
+        pst_err e = {0};
+        if (verify(dir_fd, manifests, name, &e) == 0) {
+            *ret = pst_fs_join(s->dir, name);
+        } else if (!is_proof(&e)) {
+            rc = pst_err_set(err, e.code, e.cls, e.origin, e.native, "checkpoint %.200s cannot be verified now: %s", name, e.text);
+        } else {
+            char *aside = pst_sprintf("%s.broken", name);
+            if (s->own) {
+                forget(manifests, name);
+                if (is_name(name))
+                    renameat(dir_fd, name, dir_fd, aside);
+            }
+            s->broken(s->arg, name, e.text);
+            free(aside);
         }
-        char *aside = pst_sprintf("%s.broken", at[i].name);
-        forget(manifests, at[i].name);
-        if (is_name(at[i].name))
-            renameat(dir_fd, at[i].name, dir_fd, aside);
-        broken(arg, at[i].name, err.text);
-        free(aside);
     }
-    list_done(at, n);
+    list_done(&l);
+    return rc;
+}
+
+/* The one process that has committed here. NULL: there is none, there are several, or err. */
+static char *only_process(int dir_fd, pst_err *err)
+{
+    char *only = NULL;
+    int n = 0, all = open_manifests(dir_fd, NULL, false);
+    DIR *dir = all < 0 ? NULL : fdopendir(all);
+    if (!dir && !is_absence(errno))
+        pst_err_sys(err, errno, FOLDER);
+    if (!dir && all >= 0)
+        close(all);
+    for (struct dirent *e; dir && n < 2 && (errno = 0, e = readdir(dir));) {
+        struct stat st;
+        if (*e->d_name == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+            continue;
+        free(only);
+        only = n++ ? NULL : pst_strdup(e->d_name);
+    }
+    if (dir && n < 2 && errno)
+        pst_err_sys(err, errno, FOLDER);
+    if (dir)
+        closedir(dir);
+    return only;
+}
+
+int sup_checkpoint_newest(const char *dir, const char *process, sup_checkpoint_broken *broken, void *arg, char **ret_path, pst_err *err)
+{
+    search s = {.dir = dir, .broken = broken, .arg = arg, .own = true};
+    pst_err e = {0};
+    int dir_fd = open_folder(dir, &e), manifests = dir_fd < 0 ? -1 : open_manifests(dir_fd, process, false);
+    char *found = NULL, *other = NULL;
+    if (dir_fd >= 0 && manifests < 0 && !is_absence(errno))
+        pst_err_sys(&e, errno, "%s/" FOLDER "/%s", dir, process);
+    if (dir_fd >= 0 && manifests < 0 && !e.code && (other = only_process(dir_fd, &e))) { /* it commits for all */
+        s.own = false;
+        if ((manifests = open_manifests(dir_fd, other, false)) < 0)
+            pst_err_sys(&e, errno, "%s/" FOLDER "/%s", dir, other);
+    }
+    if (!e.code && manifests >= 0)
+        newest_of(&s, dir_fd, manifests, &found, &e);
+    free(other);
     if (manifests >= 0)
         close(manifests);
     if (dir_fd >= 0)
         close(dir_fd);
-    return found;
+    if (e.code)
+        return pst_err_set(err, e.code, e.cls, e.origin, e.native, "%s", e.text);
+    *ret_path = found;
+    return 0;
 }
 
 /* ---- beside a learner ------------------------------------------------------------------------------------------------------------ */
@@ -407,7 +582,7 @@ typedef struct commission {
 } commission;
 
 struct sup_checkpoints {
-    char *dir;
+    char *dir, *process;
     pst_checkpoint_rule rule; /* metric: a copy */
     double metric;            /* the last that was seen */
     pthread_t thread;
@@ -425,11 +600,11 @@ static void commit(const sup_checkpoints *c, commission *x)
     pst_dbl_pair value = {c->rule.metric, x->metric};
     int64_t bytes = 0;
     char text[32];
-    if (sup_checkpoint_commit(c->dir, name, &value, c->rule.metric != NULL, x->report.time, &bytes, &x->err) < 0)
+    if (sup_checkpoint_commit(c->dir, c->process, name, &value, c->rule.metric != NULL, x->report.time, &bytes, &x->err) < 0)
         return;
     snprintf(text, sizeof text, "%lld", (long long)bytes);
     pst_str_map_set(&x->report.details, &x->report.n_details, "bytes", text);
-    size_t removed = sup_checkpoints_retain(c->dir, &c->rule);
+    size_t removed = sup_checkpoints_retain(c->dir, c->process, &c->rule);
     if (removed) {
         snprintf(text, sizeof text, "%zu", removed);
         pst_str_map_set(&x->report.details, &x->report.n_details, "removed", text);
@@ -463,10 +638,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-sup_checkpoints *sup_checkpoints_new(const char *dir, const pst_checkpoint_rule *rule)
+sup_checkpoints *sup_checkpoints_new(const char *dir, const char *process, const pst_checkpoint_rule *rule)
 {
     sup_checkpoints *c = pst_alloc(sizeof *c);
     c->dir = pst_strdup(dir);
+    c->process = pst_strdup(process);
     c->rule = *rule;
     c->rule.metric = pst_strdup(rule->metric);
     c->metric = (double)NAN;
@@ -563,6 +739,7 @@ void sup_checkpoints_free(sup_checkpoints *c)
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c->rule.metric);
+    free(c->process);
     free(c->dir);
     free(c);
 }

@@ -532,7 +532,7 @@ int sup_learner_run(sup_run *r, const sup_output_limits *limits, sup_learner_end
     sup_pace_init(&l.points, POINTS_PER_S, pst_mono_us());
     open_files(&l);
     if (r->manifest.checkpoint.asked)
-        l.checkpoints = sup_checkpoints_new(r->checkpoint_dir, &r->manifest.checkpoint);
+        l.checkpoints = sup_checkpoints_new(r->checkpoint_dir, r->spec.process, &r->manifest.checkpoint);
     rc = start(&l, err);
     if (!rc) {
         ret_end->started = true;

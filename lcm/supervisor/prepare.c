@@ -177,8 +177,10 @@ int sup_run_prepare(sup_run *r, const char **ret_code, pst_err *err)
         sup_run_step_log(r, "load-model", "%s", err->text);
     if (!rc)
         rc = sup_run_fetch_checkpoints(r, ret_code, err);
-    if (!rc && r->manifest.checkpoint.asked)
-        r->checkpoint = sup_checkpoint_newest(r->checkpoint_dir, say_broken, r);
+    if (!rc && r->manifest.checkpoint.asked) {
+        *ret_code = "S302";
+        rc = sup_checkpoint_newest(r->checkpoint_dir, r->spec.process, say_broken, r, &r->checkpoint, err);
+    }
     if (r->checkpoint)
         sup_run_say(r, "checkpoint %s is what was committed; PENSTOCK_CHECKPOINT names it", strrchr(r->checkpoint, '/') + 1);
     if (!rc)

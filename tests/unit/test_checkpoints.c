@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -53,7 +54,7 @@ static int commit(const folder *f, const char *name, double loss, int64_t time_u
     pst_dbl_pair values[] = {{(char *)"loss", loss}};
     pst_err err = {0};
     int64_t bytes = 0;
-    return sup_checkpoint_commit(f->dir, name, values, 1, time_us, &bytes, &err);
+    return sup_checkpoint_commit(f->dir, "learner-1", name, values, 1, time_us, &bytes, &err);
 }
 
 static void tell(void *arg, const char *name, const char *why)
@@ -63,14 +64,20 @@ static void tell(void *arg, const char *name, const char *why)
 }
 
 /* Its name, "" = none. */
-static const char *newest(folder *f)
+static const char *newest_of(folder *f, const char *process)
 {
     static char name[300];
     f->told[0] = '\0';
-    char *path = sup_checkpoint_newest(f->dir, tell, f);
+    char *path = NULL;
+    assert_int_equal(sup_checkpoint_newest(f->dir, process, tell, f, &path, &(pst_err){0}), 0);
     snprintf(name, sizeof name, "%s", path ? strrchr(path, '/') + 1 : "");
     free(path);
     return name;
+}
+
+static const char *newest(folder *f)
+{
+    return newest_of(f, "learner-1");
 }
 
 static void test_checkpoints_the_newest_that_is_what_was_committed(void **state)
@@ -106,11 +113,11 @@ static void test_checkpoints_half_a_manifest_is_none(void **state)
     put(&f, "a", "1");
     put(&f, "b", "2");
     assert_int_equal(commit(&f, "a", 1, 100), 0);
-    put(&f, ".penstock/.b.tmp", "{\"name\":\"b\""); /* killed before the rename */
+    put(&f, ".penstock/learner-1/.b.tmp", "{\"name\":\"b\""); /* killed before the rename */
     assert_string_equal(newest(&f), "a");
-    put(&f, ".penstock/b.json", "{\"name\":\"b\",\"time\":9"); /* a disk that lost it */
-    put(&f, ".penstock/...json", "{}");
-    put(&f, ".penstock/zz.json", "[]");
+    put(&f, ".penstock/learner-1/b.json", "{\"name\":\"b\",\"time\":9"); /* a disk that lost it */
+    put(&f, ".penstock/learner-1/...json", "{}");
+    put(&f, ".penstock/learner-1/zz.json", "[]");
     assert_string_equal(newest(&f), "a");
     put(&f, "b", "2 once more");
     assert_int_equal(commit(&f, "b", 1, 200), 0);
@@ -129,16 +136,16 @@ static void test_checkpoints_the_last_and_the_best_are_kept(void **state)
         assert_int_equal(commit(&f, name, loss[i], 100 + i), 0);
     }
     put(&f, "config.yml", "mine");
-    assert_int_equal(sup_checkpoints_retain(f.dir, &(pst_checkpoint_rule){.asked = true}), 0); /* all */
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &(pst_checkpoint_rule){.asked = true}), 0); /* all */
     pst_checkpoint_rule rule = {.asked = true, .keep_last = 2, .keep_best = 2, .metric = (char *)"loss"};
-    assert_int_equal(sup_checkpoints_retain(f.dir, &rule), 2);
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &rule), 2);
     assert_true(has(&f, "s1") && has(&f, "s3") && has(&f, "s4") && has(&f, "s5") && has(&f, "config.yml"));
-    assert_false(has(&f, "s0") || has(&f, "s2") || has(&f, ".penstock/s0.json"));
+    assert_false(has(&f, "s0") || has(&f, "s2") || has(&f, ".penstock/learner-1/s0.json"));
     rule = (pst_checkpoint_rule){.asked = true, .keep_last = 1, .keep_best = 1, .metric = (char *)"loss", .max = true};
-    assert_int_equal(sup_checkpoints_retain(f.dir, &rule), 3);
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &rule), 3);
     assert_true(has(&f, "s5") && !has(&f, "s4")); /* the last one is the best by max, too */
     rule.metric = (char *)"accuracy";             /* that none has */
-    assert_int_equal(sup_checkpoints_retain(f.dir, &rule), 0);
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &rule), 0);
     assert_string_equal(newest(&f), "s5");
     close_one(&f);
 }
@@ -163,7 +170,7 @@ static void test_checkpoints_no_link_is_followed(void **state)
     assert_true(commit(&f, "a", 1, 1) < 0);
     put(&other, "secret.json", "{\"time\":1}");
     assert_string_equal(newest(&f), "");
-    assert_int_equal(sup_checkpoints_retain(f.dir, &(pst_checkpoint_rule){.asked = true, .keep_last = 1}), 0);
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &(pst_checkpoint_rule){.asked = true, .keep_last = 1}), 0);
     assert_true(has(&other, "secret") && has(&other, "secret.json") && !has(&other, "a.json"));
     assert_int_equal(mkfifo(strcat(strcpy(target, f.dir), "/pipe"), 0600), 0);
     assert_true(commit(&f, "pipe", 1, 1) < 0);
@@ -172,6 +179,84 @@ static void test_checkpoints_no_link_is_followed(void **state)
         assert_true(commit(&f, bad[i], 1, 1) < 0);
     close_one(&f);
     close_one(&other);
+}
+
+static void commit_as(const folder *f, const char *process, const char *name)
+{
+    int64_t bytes = 0;
+    put(f, name, name);
+    assert_int_equal(sup_checkpoint_commit(f->dir, process, name, NULL, 0, 1, &bytes, &(pst_err){0}), 0);
+}
+
+/* Two learners of a gang on one node, each with shards of its own; one that never commits; and what both commit. */
+static void test_checkpoints_of_a_gang_are_kept_apart(void **state)
+{
+    folder f = open_one();
+    const pst_checkpoint_rule one = {.asked = true, .keep_last = 1};
+    commit_as(&f, "learner-1", "step-1-r0");
+    assert_string_equal(newest_of(&f, "learner-2"), "step-1-r0"); /* that commits for all */
+    commit_as(&f, "learner-2", "step-1-r1");
+    commit_as(&f, "learner-1", "step-2-r0");
+    commit_as(&f, "learner-2", "step-2-r1");
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &one), 1);
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-2", &one), 1);
+    assert_true(has(&f, "step-2-r0") && has(&f, "step-2-r1") && !has(&f, "step-1-r0") && !has(&f, "step-1-r1"));
+    assert_string_equal(newest_of(&f, "learner-1"), "step-2-r0");
+    assert_string_equal(newest_of(&f, "learner-2"), "step-2-r1");
+    assert_string_equal(newest_of(&f, "learner-3"), "");
+    commit_as(&f, "learner-1", "both");
+    commit_as(&f, "learner-2", "both");
+    commit_as(&f, "learner-1", "step-3-r0");
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &one), 2);
+    assert_true(has(&f, "both"));
+    assert_string_equal(newest_of(&f, "learner-2"), "both");
+    commit_as(&f, "learner-2", "step-3-r1");
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-2", &one), 2);
+    assert_true(!has(&f, "both") && has(&f, "step-3-r0") && has(&f, "step-3-r1"));
+    close_one(&f);
+}
+
+static void test_checkpoints_the_last_is_the_newest_whatever_the_clock_says(void **state)
+{
+    folder f = open_one();
+    put(&f, "z", "1");
+    put(&f, "a", "2");
+    assert_int_equal(commit(&f, "z", 1, 2000), 0);
+    assert_int_equal(commit(&f, "a", 1, 1000), 0);
+    assert_string_equal(newest(&f), "a");
+    assert_int_equal(sup_checkpoints_retain(f.dir, "learner-1", &(pst_checkpoint_rule){.asked = true, .keep_last = 1}), 1);
+    assert_true(has(&f, "a") && !has(&f, "z"));
+    assert_int_equal(commit(&f, "a", 1, 500), 0); /* once more under its name */
+    assert_string_equal(newest(&f), "a");
+    close_one(&f);
+}
+
+/* No descriptor is left for some of the files: nothing is known about the checkpoint, so it stays what it is. */
+static void test_checkpoints_no_descriptors_is_no_damage(void **state)
+{
+    folder f = open_one();
+    struct rlimit was;
+    int failed = 0;
+    put(&f, "a/deep/er/weights", "1");
+    assert_int_equal(commit(&f, "a", 1, 1), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    int first = dup(0);
+    close(first);
+    for (int room = 0; room < 12; room++) {
+        char *path = NULL;
+        pst_err err = {0};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)(first + room), was.rlim_max}), 0);
+        int rc = sup_checkpoint_newest(f.dir, "learner-1", tell, &f, &path, &err);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+        assert_true(rc < 0 ? !path : path != NULL);
+        assert_true(rc == 0 || strstr(err.text, "Too many open files"));
+        failed += rc < 0;
+        free(path);
+    }
+    assert_in_range(failed, 3, 11);
+    assert_string_equal(f.told, "");
+    assert_string_equal(newest(&f), "a");
+    close_one(&f);
 }
 
 /* ---- beside a learner ------------------------------------------------------------------------------------------------------------ */
@@ -224,6 +309,9 @@ int main(void)
         cmocka_unit_test(test_checkpoints_half_a_manifest_is_none),
         cmocka_unit_test(test_checkpoints_the_last_and_the_best_are_kept),
         cmocka_unit_test(test_checkpoints_no_link_is_followed),
+        cmocka_unit_test(test_checkpoints_of_a_gang_are_kept_apart),
+        cmocka_unit_test(test_checkpoints_the_last_is_the_newest_whatever_the_clock_says),
+        cmocka_unit_test(test_checkpoints_no_descriptors_is_no_damage),
         RUN(test_checkpoints_are_told_once_they_are_committed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
