@@ -211,6 +211,7 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
 static void take_apart(gw_state *g)
 {
     bool served = g->feed != NULL; /* else nothing was asked, and who is asked for what may not be settled: nobody is let in any more */
+    gw_who_stop(g->who);           /* first: whose password was right meanwhile goes on to his handler, which finds all that follows */
     gw_feed_stop(g->feed);
     if (g->serve)
         g->serve->close(g->serving); /* answers what is left */
@@ -224,7 +225,7 @@ static void take_apart(gw_state *g)
     gw_facts_end(g);
     gw_mlflow_stop(g);
     gw_await_end(g);
-    gw_who_free(g->who); /* answers what it keeps */
+    gw_who_free(g->who);
     pst_http_free(g->http);
     pst_view_stop(g->view);
     pst_store_close(g->store);

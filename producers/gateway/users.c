@@ -20,8 +20,10 @@ enum { FILE_MAX = 4 << 20, SECRET_MAX = 4096 };
 
 struct gw_users {
     char *path;
-    pst_map table; /* name → gw_user */
-    struct stat seen;
+    pst_map table;     /* name → gw_user */
+    struct stat seen;  /* of what was read to its end, whether it was taken or not */
+    struct stat tried; /* of what could not be read, and */
+    char *why;         /* what was said of it */
 };
 
 static void user_free(void *arg)
@@ -166,13 +168,13 @@ static int load(const char *path, pst_map *table, struct stat *ret_seen, pst_err
     if (fd < 0)
         return pst_err_sys(err, errno, "cannot read the users file %s", path);
     int rc = fstat(fd, ret_seen) < 0 ? pst_err_sys(err, errno, "cannot look at %s", path) : gw_users_check_writers(path, ret_seen, err);
-    if (!rc && (ret_seen->st_mode & S_IROTH))
-        pst_log(PST_LOG_WARN, "gateway",
-                "event=users_readable path=%s reason=\"everybody may read its hashes and guess passwords at leisure: chmod 600\"", path);
     if (!rc)
         rc = read_all(path, fd, &text, err);
     if (!rc)
         rc = parse(path, text.data, text.len - 1, table, err);
+    if (!rc && (ret_seen->st_mode & S_IROTH))
+        pst_log(PST_LOG_WARN, "gateway",
+                "event=users_readable path=%s reason=\"everybody may read its hashes and guess passwords at leisure: chmod 600\"", path);
     close(fd);
     if (text.data)
         explicit_bzero(text.data, text.len);
@@ -198,6 +200,7 @@ void gw_users_free(gw_users *u)
         return;
     pst_map_done(&u->table, user_free);
     free(u->path);
+    free(u->why);
     free(u);
 }
 
@@ -208,21 +211,37 @@ static bool same(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
+/* A slip in the file stays until the file changes. Anything else (no descriptor free, a folder that others may write, a disk that fails) may pass with the
+ * file as it is, so it is tried again, and said again only when it is another reason. */
+static int refused(gw_users *u, const struct stat *now, int rc, const pst_err *err)
+{
+    bool said = u->why && !strcmp(u->why, err->text) && same(now, &u->tried);
+    if (rc == PST_EPARSE || rc == PST_ELIMIT) {
+        u->seen = *now;
+        return rc;
+    }
+    free(u->why);
+    u->why = pst_strdup(err->text);
+    u->tried = *now;
+    return said ? 0 : rc;
+}
+
 int gw_users_again(gw_users *u, pst_err *err)
 {
-    struct stat now = {0};
+    struct stat now = {0}, read = {0};
     pst_map table = {0};
     if (stat(u->path, &now) < 0)
         memset(&now, 0, sizeof now); /* gone: said once, and the users stay */
     if (same(&now, &u->seen))
         return 0;
-    u->seen = now;
-    int rc = load(u->path, &table, &now, err);
+    int rc = load(u->path, &table, &read, err);
     if (rc < 0) {
         pst_map_done(&table, user_free);
-        return rc;
+        return refused(u, &now, rc, err);
     }
-    u->seen = now;
+    u->seen = read;
+    free(u->why);
+    u->why = NULL;
     pst_map_done(&u->table, user_free);
     u->table = table;
     return 1;

@@ -29,7 +29,7 @@ int gw_users_check_writers(const char *path, const struct stat *st, pst_err *err
 int gw_users_open(const char *path, gw_users **ret_users, pst_err *err);
 void gw_users_free(gw_users *u); /* NULL-safe */
 /* Looks at the file again. 1: it is another one now, and was taken; 0: it is as before; < 0: it is another one and was refused, and the users are those
- * of before (said once for each such file, then 0). Pointers of gw_users_find end with 1. */
+ * of before (said once for each such file and reason, then 0; what is not the file's own fault is tried again each time). Pointers of gw_users_find end with 1. */
 int gw_users_again(gw_users *u, pst_err *err);
 const gw_user *gw_users_find(const gw_users *u, const char *name); /* NULL: there is none, or u is NULL */
 /* A hash of the file, for who is not in it: what an answer takes shall not tell which names there are. NULL: it has none. */

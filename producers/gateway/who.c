@@ -68,11 +68,17 @@ gw_who *gw_who_new(const char *token)
     return w;
 }
 
+void gw_who_stop(gw_who *w)
+{
+    if (w)
+        gw_verifier_stop(w->verifier);
+}
+
 void gw_who_free(gw_who *w)
 {
     if (!w)
         return;
-    gw_verifier_free(w->verifier); /* answers what waits: users must be there */
+    gw_verifier_free(w->verifier); /* before the users, of whom its answers are */
     gw_users_free(w->users);
     gw_bearer_free(w->bearer);
     pst_timer_free(w->look);
@@ -321,7 +327,7 @@ static const gw_user *weigh(gw_who *w, pst_http_req *req, const char *name, cons
     *x = (waiting){.w = w, .req = req, .login = login};
     if (has_hash)
         snprintf(x->name, sizeof x->name, "%s", name); /* else "", which is nobody's name: also where the decoy's password is given */
-    if (hash && gw_verifier_ask(w->verifier, hash, password, verified, x))
+    if (hash && gw_verifier_ask(w->verifier, pst_http_peer(req), hash, password, verified, x))
         return NULL;
     free(x);
     if (!hash)

@@ -27,6 +27,9 @@ gw_who *gw_who_new(const char *token);
 int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, gw_bearer *take_bearer, pst_err *err);
 /* fn is called when the users' file has changed and was taken. */
 void gw_who_on_change(gw_who *w, void (*fn)(void *arg), void *arg);
+/* Answers the requests that it keeps, of which some go on to their handlers: before what these use is freed. Lets in only who needs no looking at from here
+ * on. NULL-safe. */
+void gw_who_stop(gw_who *w);
 void gw_who_free(gw_who *w); /* before its loop */
 /* Puts itself before all handlers of the server, which must be listening. */
 void gw_who_guard(gw_who *w, pst_http *http);

@@ -7,6 +7,7 @@
 #include "producers/gateway/routes.h"
 #include "producers/gateway/session.h"
 #include "producers/gateway/users.h"
+#include "producers/gateway/verifier.h"
 #include "tests/unit/test.h"
 
 #include "common/base/clock.h"
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -160,6 +162,42 @@ static void test_users_file_is_read_again_and_a_broken_one_changes_nothing(void 
     unlink(path);
     assert_true(gw_users_again(u, &err) < 0);
     assert_non_null(gw_users_find(u, "bob"));
+    gw_users_free(u);
+    free(one);
+    free(two);
+}
+
+static void test_users_file_that_could_not_be_read_is_tried_again_as_it_is(void **state)
+{
+    pst_err err = {0};
+    gw_users *u = NULL;
+    char *one = pst_sprintf("ann:%s:user\n", hash), *two = pst_sprintf("bob:%s:operator\n", hash);
+    put(one, 0600);
+    assert_int_equal(gw_users_open(path, &u, &err), 0);
+    put(two, 0600);
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_true(gw_users_again(u, &err) < 0);
+    assert_int_equal(gw_users_again(u, &err), 0); /* said once */
+    assert_non_null(gw_users_find(u, "ann"));
+    assert_int_equal(chmod(dir, 0700), 0); /* the file itself is as it was */
+    assert_int_equal(gw_users_again(u, &err), 1);
+    assert_null(gw_users_find(u, "ann"));
+    assert_int_equal(gw_users_again(u, &err), 0);
+    put(one, 0600);
+    struct rlimit was, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = was;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0); /* EMFILE */
+    int rc = gw_users_again(u, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_true(rc < 0);
+    assert_int_equal(gw_users_again(u, &err), 1);
+    assert_non_null(gw_users_find(u, "ann"));
+    assert_int_equal(chmod(dir, 0777), 0); /* the same reason, after a time in which it was well, is said again */
+    put(two, 0600);
+    assert_true(gw_users_again(u, &err) < 0);
+    assert_int_equal(chmod(dir, 0700), 0);
     gw_users_free(u);
     free(one);
     free(two);
@@ -410,10 +448,12 @@ static void test_every_route_says_who_may(void **state)
 static gw_state g;
 static pst_http_route routes[N_TABLE];
 static char answer[8192];
+static int came_n;
 
 static void came(void *arg, pst_http_req *req)
 {
     const gw_caller *c = gw_caller_of(req);
+    came_n++;
     pst_http_reply_text(req, 200, "in as %s, %u, ann's: %d %d", c->name, c->roles, gw_caller_sees(req, "ann"),
                         gw_caller_touches(req, "ann"));
 }
@@ -609,6 +649,111 @@ static void test_clients_that_leave_while_their_password_is_looked_at(void **sta
     free(line);
 }
 
+static void test_a_password_that_was_right_at_the_end_is_answered_before_anything_is_freed(void **state)
+{
+    char *line = basic("ann", "right"), *more = pst_sprintf("%s\r\n", line);
+    int fd = dial("GET", "/v1/jobs", more);
+    pst_loop_run_for(g.loop, 1);
+    usleep(1000000); /* it is looked at, and the loop does not run */
+    gw_who_stop(g.who);
+    memset(answer, 0, sizeof answer);
+    usleep(10000);
+    ssize_t n = read(fd, answer, sizeof answer - 1);
+    for (int i = 0; n < 0 && i < 50; i++) { /* the handler was asked; what it said is written by the loop */
+        assert_true(came_n > 0);
+        pst_loop_run_for(g.loop, 5);
+        n = read(fd, answer, sizeof answer - 1);
+    }
+    assert_non_null(strstr(answer, "in as ann"));
+    close(fd);
+    assert_int_equal(ask_as("bob", "not his", "GET", "/v1/jobs"), 503); /* nothing is looked at any more */
+    int before = came_n;
+    gw_who_free(g.who);
+    g.who = NULL;
+    assert_int_equal(came_n, before);
+    free(more);
+    free(line);
+}
+
+/* ---- the thread that looks at passwords ---- */
+
+static int said_right, said_wrong;
+
+static void hear_verified(void *arg, bool right)
+{
+    *(right ? &said_right : &said_wrong) += 1;
+}
+
+static void nothing(void *arg)
+{
+}
+
+static void wait_for(const int *n, int wanted)
+{
+    for (int64_t end = pst_mono_us() + 30000000; *n < wanted && pst_mono_us() < end;)
+        pst_loop_run_for(g.loop, 2);
+    assert_int_equal(*n, wanted);
+}
+
+static void test_one_address_does_not_fill_the_queue_of_passwords(void **state)
+{
+    pst_err err = {0};
+    gw_verifier *v = NULL;
+    char word[16];
+    int taken = 0, again = 0;
+    said_right = said_wrong = 0;
+    assert_int_equal(pst_loop_new(&g.loop, &err), 0);
+    assert_int_equal(gw_verifier_new(g.loop, &v, &err), 0);
+    for (int i = 0; i < 100; i++) {
+        snprintf(word, sizeof word, "guess %d", i);
+        taken += gw_verifier_ask(v, "203.0.113.7", hash, word, hear_verified, NULL);
+    }
+    assert_int_equal(taken, 4);
+    for (int i = 0; i < 10; i++) /* the same question costs nothing more */
+        again += gw_verifier_ask(v, "203.0.113.7", hash, "guess 0", hear_verified, NULL);
+    assert_int_equal(again, 10);
+    for (int i = 0; i < 8; i++) { /* one /64 is one address */
+        snprintf(word, sizeof word, "six %d", i);
+        char *at = pst_sprintf("2001:db8::%x", i + 1);
+        taken += gw_verifier_ask(v, at, hash, word, hear_verified, NULL);
+        free(at);
+    }
+    assert_int_equal(taken, 8);
+    for (int i = 0; i < 100; i++) { /* from loopback come many: half the queue */
+        snprintf(word, sizeof word, "local %d", i);
+        taken += gw_verifier_ask(v, "127.0.0.1", hash, word, hear_verified, NULL);
+    }
+    assert_int_equal(taken, 8 + 32);
+    assert_true(gw_verifier_ask(v, "203.0.113.8", hash, "right", hear_verified, NULL)); /* another one is not kept out */
+    wait_for(&said_right, 1);
+    assert_int_equal(said_wrong, taken + again);
+    assert_true(gw_verifier_ask(v, "203.0.113.7", hash, "guess 0", hear_verified, NULL)); /* answered ones are not counted */
+    gw_verifier_free(v);
+    assert_int_equal(said_wrong, taken + again + 1);
+    pst_loop_free(g.loop);
+}
+
+static void test_an_answer_finds_its_way_when_the_loops_queue_was_full(void **state)
+{
+    pst_err err = {0};
+    gw_verifier *v = NULL;
+    said_right = said_wrong = 0;
+    assert_int_equal(pst_loop_new(&g.loop, &err), 0);
+    assert_int_equal(gw_verifier_new(g.loop, &v, &err), 0);
+    while (pst_loop_post(g.loop, nothing, NULL) >= 0)
+        ;
+    assert_true(gw_verifier_ask(v, "203.0.113.7", hash, "right", hear_verified, NULL));
+    usleep(1000000);
+    wait_for(&said_right, 1);
+    while (pst_loop_post(g.loop, nothing, NULL) >= 0)
+        ;
+    assert_true(gw_verifier_ask(v, "203.0.113.7", hash, "wrong", hear_verified, NULL));
+    usleep(500000);
+    gw_verifier_free(v); /* full to the end: answered all the same */
+    assert_int_equal(said_wrong, 1);
+    pst_loop_free(g.loop);
+}
+
 static char *header_of(const char *name)
 {
     char *mark = pst_sprintf("\r\n%s: ", name), *at = strcasestr(answer, mark);
@@ -724,6 +869,7 @@ int main(void)
         cmocka_unit_test(test_users_file_that_is_not_sound_is_refused_with_its_line),
         cmocka_unit_test(test_users_file_that_others_may_write_is_refused),
         cmocka_unit_test(test_users_file_is_read_again_and_a_broken_one_changes_nothing),
+        cmocka_unit_test(test_users_file_that_could_not_be_read_is_tried_again_as_it_is),
         cmocka_unit_test(test_session_is_its_users_until_its_time_or_a_change),
         cmocka_unit_test(test_form_fields_are_decoded_once),
         cmocka_unit_test(test_owner_is_who_the_first_event_proves),
@@ -733,6 +879,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_not_a_users_password_lets_nobody_in, serve, close_all),
         cmocka_unit_test_setup_teardown(test_a_body_is_read_after_the_password_was_looked_at, serve, close_all),
         cmocka_unit_test_setup_teardown(test_clients_that_leave_while_their_password_is_looked_at, serve, close_all),
+        cmocka_unit_test_setup_teardown(test_a_password_that_was_right_at_the_end_is_answered_before_anything_is_freed, serve, close_all),
+        cmocka_unit_test(test_one_address_does_not_fill_the_queue_of_passwords),
+        cmocka_unit_test(test_an_answer_finds_its_way_when_the_loops_queue_was_full),
         cmocka_unit_test_setup_teardown(test_login_opens_the_page_for_its_user_alone, serve, close_all),
         cmocka_unit_test_setup_teardown(test_another_password_ends_sessions_and_what_was_remembered, serve, close_all),
         cmocka_unit_test_setup_teardown(test_what_a_client_says_of_who_asks_is_nothing, serve, close_all),
