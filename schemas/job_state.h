@@ -18,8 +18,8 @@ const char *pst_job_process_node(const pst_job_state *s, const pst_job_process *
 /* How the reason of a process begins, behind its name and end, that was ended for the memory it took: penstock.retries.on tells it by this. */
 #define PST_REASON_OOM "out of memory: "
 
-/* The option of a request with which the gateway says that who asks is an operator there (`operator`). Who may write requests is believed it, as the
- * user's name: Kafka's ACLs say who that is. */
+/* The option of a request with which the gateway says that who asks is an operator there (`operator`). The Trainer obeys it only when told that the
+ * gateway alone writes requests (--trust-gateway-roles). */
 #define PST_REQUEST_ROLE "role"
 
 #endif

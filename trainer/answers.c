@@ -161,11 +161,12 @@ static bool is_listed(const char *names, const char *name)
     return false;
 }
 
-/* Listed, or let in as one by the gateway (--users), which takes the mark off what clients send. */
+/* Listed, or let in as one by the gateway (--users), which takes the mark off what clients send. Whoever else may write the topic could set it himself, so
+ * it counts only where the Trainer was told that the gateway alone may. */
 bool trainer_request_of_operator(const tcore *c, const pst_job_request *r)
 {
     const char *role = pst_str_map_get(r->options, r->n_options, PST_REQUEST_ROLE);
-    return is_listed(c->policy.operators, r->user) || (role && !strcmp(role, "operator"));
+    return is_listed(c->policy.operators, r->user) || (c->policy.trust_gateway_roles && role && !strcmp(role, "operator"));
 }
 
 /* Who writes to the requests' topic is believed its name: who may do so is Kafka's to say (ACLs), and the gateway's. */

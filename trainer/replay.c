@@ -312,6 +312,7 @@ void trainer_replay(const trainer_recording *r, const trainer_policy *policy, co
 
 typedef struct replay_opts {
     const char *job, *operators;
+    bool trust_gateway_roles;
     int64_t platform_retries, silent_us;
 } replay_opts;
 #define AT(f) offsetof(replay_opts, f)
@@ -320,6 +321,7 @@ static const pst_opt opts[] = {
     {"platform-retries", 0, PST_OPT_INT, AT(platform_retries), "N 0..1000", "3", "as the Trainer had it"},
     {"silent-after", 0, PST_OPT_SPAN, AT(silent_us), "SPAN", "30s", "likewise"},
     {"operators", 0, PST_OPT_STR, AT(operators), "NAMES", NULL, "likewise [the user who runs this]"},
+    {"trust-gateway-roles", 0, PST_OPT_BOOL, AT(trust_gateway_roles), NULL, NULL, "likewise"},
 };
 
 const pst_usage trainer_replay_usage = {
@@ -355,6 +357,7 @@ int trainer_replay_run(int argc, char **argv)
     policy.platform_retries = (int)o.platform_retries;
     policy.silent_us = o.silent_us;
     policy.operators = o.operators ? o.operators : pst_account_name(NULL);
+    policy.trust_gateway_roles = o.trust_gateway_roles;
     int rc = v.n_args ? trainer_recording_of_file(&r, v.args[0], &v.err) : trainer_recording_of_topics(&r, v.client, &v.err);
     if (!rc) {
         trainer_replay(&r, &policy, o.job, stdout, &result);

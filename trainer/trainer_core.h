@@ -38,6 +38,7 @@ typedef struct trainer_policy {
     uint8_t nonce_key[32]; /* secret: nonces of generations are made from it */
     const char *seal_id;   /* which key seals what is secret: nodes that have the same get their manifests sealed; NULL = none. Borrowed */
     const char *operators; /* names, comma-separated, of those who may touch every job; NULL = none. Borrowed */
+    bool trust_gateway_roles; /* a request that is marked as an operator's (PST_REQUEST_ROLE) is one */
 } trainer_policy;
 typedef enum {
     PST_TRAINER_EARLY_S = 5,              /* a request waits at least this long for its submission */

@@ -26,7 +26,7 @@ enum { STANDBY_SAID_US = 5000000 }; /* joining the group takes a moment; longer 
 typedef struct trainer_opts {
     double cpus;
     int64_t memory_bytes, gpus, platform_retries, silent_us, half_life_us, port, keep_code_us;
-    bool view, print_fsm;
+    bool view, print_fsm, trust_gateway_roles;
     const char *operators, *stores;
 } trainer_opts;
 
@@ -43,6 +43,9 @@ static const pst_opt opts[] = {
      "whose turn it is goes by what each queue's jobs have had, where the past counts half as much after this time"},
     {"operators", 0, PST_OPT_STR, offsetof(trainer_opts, operators), "NAMES", NULL,
      "users, comma-separated, who may halt, resume, end and delete everybody's jobs [the user who runs this Trainer]"},
+    {"trust-gateway-roles", 0, PST_OPT_BOOL, offsetof(trainer_opts, trust_gateway_roles), NULL, NULL,
+     "obey the operators of the gateway's --users as well: requests carry a mark (options.role), which whoever may write jobs.requests can "
+     "set, so let the gateway alone do so (Kafka's ACLs)"},
     {"stores", 0, PST_OPT_STR, offsetof(trainer_opts, stores), "HOSTS", NULL,
      "S3 servers that jobs may name, comma-separated: host, host:port, *.domain; a job that names another is rejected [any]"},
     {"keep-code", 0, PST_OPT_SPAN, offsetof(trainer_opts, keep_code_us), "SPAN", "8d",
@@ -175,7 +178,8 @@ static int run(int argc, char **argv)
                              .platform_retries = (int)o.platform_retries,
                              .silent_us = o.silent_us,
                              .half_life_us = o.half_life_us > 0 ? o.half_life_us : 1,
-                             .operators = o.operators ? o.operators : pst_account_name(NULL)};
+                             .operators = o.operators ? o.operators : pst_account_name(NULL),
+                             .trust_gateway_roles = o.trust_gateway_roles};
     pst_random(policy.nonce_key, sizeof policy.nonce_key);
     t.client = v.client;
     t.standby = (trainer_standby){.client = v.client, .grouped = !v.settings.embedded};

@@ -329,7 +329,8 @@ static int start_services(up *u, pst_err *err)
         refresh_environment(u);
         rc = start_gateway(u, port, err);
     }
-    const char *trainer[] = {"trainer", "--port", LOCAL_PORT, NULL}, *lcm[] = {"lcm", "--port", LOCAL_PORT, NULL, NULL, NULL};
+    const char *trainer[] = {"trainer", "--port", LOCAL_PORT, u->o->users ? "--trust-gateway-roles" : NULL, NULL},
+               *lcm[] = {"lcm", "--port", LOCAL_PORT, NULL, NULL, NULL};
     if (u->o->isolation) {
         lcm[3] = "--isolation";
         lcm[4] = u->o->isolation;

@@ -222,6 +222,31 @@ static void test_queue_what_an_operator_holds_its_owner_cannot_release(void **un
     done(&b);
 }
 
+/* What the gateway says of a role is believed where the Trainer was told so, and nowhere else: others may write that topic, too. */
+static void test_queue_a_mark_of_an_operator_counts_only_where_the_gateway_is_trusted(void **unused)
+{
+    for (int trusted = 0; trusted < 2; trusted++) {
+        trainer_policy p = policy;
+        p.operators = NULL;
+        p.trust_gateway_roles = trusted;
+        bench b = {.core = tcore_new(&p), .now = 1700000000LL * SECOND};
+        pst_str_pair mark[] = {{(char *)"role", (char *)"operator"}};
+        const char *id = submit(&b, "r1", simple);
+        pst_job_request r = {.request_id = (char *)"t1",
+                             .user = (char *)"eve",
+                             .action = PST_JOB_ACTION_TERMINATE,
+                             .training_id = (char *)id,
+                             .options = mark,
+                             .n_options = 1};
+        feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+        if (trusted)
+            assert_string_equal(shown(&b), "TERMINATED");
+        else
+            assert_string_equal(event(&b, PST_JOB_EVENT_TYPE_REJECTED)->reason_code, "NOT_YOURS");
+        done(&b);
+    }
+}
+
 static const char *submit_after(bench *b, const char *request_id, const char *first, const char *second)
 {
     char *manifest = pst_sprintf("name: a\ncpus: 1\nframework: {name: custom, version: 1, command: run}\npenstock: {after: [%s%s%s]}\n",
@@ -294,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue_a_job_submitted_with_hold_waits_for_its_release),
         cmocka_unit_test(test_queue_hold_is_for_what_waits_and_says_what_to_do_otherwise),
+        cmocka_unit_test(test_queue_a_mark_of_an_operator_counts_only_where_the_gateway_is_trusted),
         cmocka_unit_test(test_queue_what_an_operator_holds_its_owner_cannot_release),
         cmocka_unit_test(test_queue_a_job_waits_until_others_are_completed),
         cmocka_unit_test(test_queue_a_job_fails_when_what_it_waits_for_ends_otherwise),
