@@ -191,6 +191,8 @@ int pst_http_sse_comment(pst_http_stream *st, const char *text);
 typedef struct pst_http_piece pst_http_piece;
 /* As pst_http_sse_send. live (may be NULL) is raised by the size while the piece is in memory, and must outlive it. */
 pst_http_piece *pst_http_piece_new(const char *id, const char *event, const char *data, size_t len, size_t *live);
+/* The same event, which must have an id, with another one. */
+pst_http_piece *pst_http_piece_as(const pst_http_piece *p, const char *id, size_t *live);
 void pst_http_piece_unref(pst_http_piece *p); /* NULL-safe */
 size_t pst_http_piece_size(const pst_http_piece *p);
 int pst_http_stream_send(pst_http_stream *st, pst_http_piece *p); /* borrows p; returns as pst_http_stream_write */

@@ -282,21 +282,38 @@ struct pst_http_piece {
     size_t refs; /* the owner's and one for each output buffer that has not sent it yet */
 };
 
-pst_http_piece *pst_http_piece_new(const char *id, const char *event, const char *data, size_t len, size_t *live)
+static pst_http_piece *piece_of(pst_buf *b, size_t *live)
 {
     pst_http_piece *p = pst_alloc(sizeof *p);
-    pst_buf b = {0}, framed = {0};
-    encode(&b, id, event, data, len);
-    pst_buf_printf(&framed, "%zx\r\n", b.len);
+    pst_buf framed = {0};
+    pst_buf_printf(&framed, "%zx\r\n", b->len);
     size_t before = framed.len;
-    pst_buf_add(&framed, b.data, b.len);
+    pst_buf_add(&framed, b->data, b->len);
     pst_buf_adds(&framed, "\r\n");
-    pst_buf_done(&b);
+    pst_buf_done(b);
     /* Thousands of them are kept: not a byte more than needed. */
     *p = (pst_http_piece){.bytes = pst_realloc(framed.data, framed.len), .len = framed.len, .before = before, .live = live, .refs = 1};
     if (live)
         *live += p->len;
     return p;
+}
+
+pst_http_piece *pst_http_piece_new(const char *id, const char *event, const char *data, size_t len, size_t *live)
+{
+    pst_buf b = {0};
+    encode(&b, id, event, data, len);
+    return piece_of(&b, live);
+}
+
+pst_http_piece *pst_http_piece_as(const pst_http_piece *p, const char *id, size_t *live)
+{
+    pst_buf b = {0};
+    const char *event = p->bytes + p->before, *end = p->bytes + p->len - 2;
+    PST_ASSERT(!strncmp(event, "id: ", 4));
+    const char *rest = (const char *)memchr(event, '\n', (size_t)(end - event)) + 1;
+    field(&b, "id: ", id);
+    pst_buf_add(&b, rest, (size_t)(end - rest));
+    return piece_of(&b, live);
 }
 
 void pst_http_piece_unref(pst_http_piece *p)

@@ -119,6 +119,42 @@ static bool reduce(const char *kind, json_t *j)
     return !strcmp(pst_json_str(j, "kind", ""), "scorer");
 }
 
+/* @thread loop */
+static void deliver_place(void *arg)
+{
+    post *p = arg;
+    gw_hub_pass(p->g->hub, p->id);
+    post_free(p);
+}
+
+/* Streams do not show it; where they stand moves on all the same. */
+static void pass(gw_feed *f, const pst_record *r)
+{
+    post *p = pst_alloc(sizeof *p);
+    *p = (post){.g = f->g, .id = pst_sprintf("%s/%d/%lld", r->topic, r->partition, (long long)r->offset)};
+    if (!gw_post(f->g, deliver_place, p, &f->stop))
+        post_free(p);
+}
+
+typedef struct beginning {
+    gw_hub *hub;
+    gw_places from;
+} beginning;
+
+static void beginning_free(beginning *b)
+{
+    gw_places_done(&b->from);
+    free(b);
+}
+
+/* @thread loop */
+static void begin(void *arg)
+{
+    beginning *b = arg;
+    gw_hub_begin(b->hub, &b->from);
+    beginning_free(b);
+}
+
 static void hand_over(gw_feed *f, const pst_record *r)
 {
     json_t *j = NULL;
@@ -128,11 +164,13 @@ static void hand_over(gw_feed *f, const pst_record *r)
     if (rc < 0 && rc != PST_ELIMIT) {
         pst_log(PST_LOG_DEBUG, "gateway", "event=undecodable topic=%s partition=%d offset=%lld reason=\"%s\"", r->topic, r->partition,
                 (long long)r->offset, err.text);
+        pass(f, r);
         return;
     }
     const char *kind = kind_of(f, r->topic);
     if (json_is_object(j) ? !reduce(kind, j) : !strcmp(kind, "worker") && rc != PST_ELIMIT) {
         json_decref(j);
+        pass(f, r);
         return;
     }
     post *p = pst_alloc(sizeof *p);
@@ -204,19 +242,30 @@ static int open_consumer(gw_feed *f, pst_consumer **ret_consumer, pst_err *err)
     pst_range ranges[RANGES_MAX];
     size_t n = 0;
     pst_client *c = f->g->client;
+    beginning *b = pst_alloc(sizeof *b);
+    b->hub = f->g->hub;
     for (size_t i = 0; i < N_SOURCES; i++) {
         pst_topic_info info = {0};
         const char *topic = pst_client_topic(c, sources[i].topic);
         int rc = pst_admin_topic(c->bus, topic, &info, 10000, err);
-        if (rc < 0)
+        if (rc < 0) {
+            beginning_free(b);
             return rc;
+        }
         for (int p = 0; p < info.partitions && n < RANGES_MAX; p++) {
             int64_t from = info.high[p] - TAIL_RECORDS > info.low[p] ? info.high[p] - TAIL_RECORDS : info.low[p];
             ranges[n++] = (pst_range){topic, p, from, -1};
+            gw_place *place = gw_places_put(&b->from, topic, p);
+            place->from = from;
+            place->high = info.high[p];
+            place->kind = sources[i].kind;
         }
         pst_topic_info_done(&info);
     }
-    return pst_consumer_new(c->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = n}, ret_consumer, err);
+    int rc = pst_consumer_new(c->bus, &(pst_consumer_opts){.ranges = ranges, .n_ranges = n}, ret_consumer, err);
+    if (rc < 0 || !gw_post(f->g, begin, b, &f->stop)) /* before the first record: the loop takes them in this order */
+        beginning_free(b);
+    return rc;
 }
 
 static bool stopped(void *arg)

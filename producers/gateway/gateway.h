@@ -21,6 +21,7 @@
 #include "common/loop/loop.h"
 #include "common/store/store.h"
 #include "common/platform/view.h"
+#include "producers/gateway/places.h"
 #include "producers/gateway/who.h"
 #include "schemas/events.h"
 
@@ -72,7 +73,13 @@ void gw_hub_free(gw_hub *h); /* after the loop whose output buffers may still ho
 /* json NULL: the record could not be taken apart within bounds; it and what is larger than 256 KiB travel as an event `skipped` that names it.
  * kind: "state", "event", "log", "metric", "model", "pipeline"; key: training id, model or pipeline name; id: "<topic>/<partition>/<offset>". */
 void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len);
-/* Opens a stream for the request; kinds "state,log", key "training-…"; NULL or "" = all. Replays from Last-Event-ID, else the latest states.
+/* A record that streams do not show: only the place moves on. */
+void gw_hub_pass(gw_hub *h, const char *id);
+/* From where the records of each partition come now, at the start and whenever the feed begins anew; before the first of them. What is gone since the
+ * last time every stream is told. */
+void gw_hub_begin(gw_hub *h, const gw_places *from);
+/* Opens a stream for the request; kinds "state,log", key "training-…"; NULL or "" = all. Goes on where Last-Event-ID was (places.h) from what the ring
+ * has, each record once; what it has not is told by events `gap`: {"topic", "partition", "from", "to", "why"}.
  * only: what is about a job is shown where the job is this user's; NULL = of everybody. */
 void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key, const char *only);
 /* Whose a job is (NULL: not known), for streams with `only`; without it they show no job at all. */

@@ -3,6 +3,7 @@
  * out of the ring learns what it has missed. So neither many slow clients nor one large event take memory or disturb the others. */
 #include "producers/gateway/gateway.h"
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
 
 #include <stdio.h>
@@ -15,12 +16,17 @@ enum {
     HELD_BYTES_MAX = 16 << 20, /* of events that left the ring and that some slow client has not taken yet */
     STREAMS_MAX = 500,
     WINDOW_BYTES = 64 << 10,
-    ITEM_BYTES_MAX = 256 << 10
+    ITEM_BYTES_MAX = 256 << 10,
+    AHEAD_MAX = 10000, /* records that another gateway may have been quicker by */
+    AHEAD_US = 10 * 1000000
 };
 
 typedef struct item {
     char *kind, *key, *id;
     pst_http_piece *piece;
+    char *topic; /* NULL: the id names no record */
+    int32_t partition;
+    int64_t offset, came_us;
 } item;
 
 typedef struct client {
@@ -28,6 +34,9 @@ typedef struct client {
     pst_http_stream *stream;
     char *kinds, *key, *only; /* NULL = all */
     uint64_t next;            /* the event it gets next, counted from the hub's first */
+    gw_places had;            /* of one that came back, until the ring is where it was: what it has had */
+    bool waits;               /* it came before the feed began */
+    int64_t came_us;
     struct client *next_client;
 } client;
 
@@ -39,7 +48,9 @@ struct gw_hub {
     size_t n_clients;
     const char *(*owner_of)(void *arg, const char *training_id);
     void *owner_arg;
-    char *away; /* why the records do not come at present; NULL: they do */
+    char *away;   /* why the records do not come at present; NULL: they do */
+    gw_places at; /* of all that was sent */
+    bool begun;   /* at says from where */
 };
 
 gw_hub *gw_hub_new(void)
@@ -52,6 +63,7 @@ static void item_done(item *i)
     free(i->kind);
     free(i->key);
     free(i->id);
+    free(i->topic);
     pst_http_piece_unref(i->piece);
     memset(i, 0, sizeof *i);
 }
@@ -61,6 +73,7 @@ static void client_free(client *c)
     free(c->kinds);
     free(c->key);
     free(c->only);
+    gw_places_done(&c->had);
     free(c);
 }
 
@@ -75,6 +88,7 @@ void gw_hub_free(gw_hub *h)
         h->clients = c->next_client;
         client_free(c);
     }
+    gw_places_done(&h->at);
     free(h->away);
     free(h);
 }
@@ -110,18 +124,37 @@ static bool may_see(const client *c, const item *i)
     return owner && !strcmp(owner, c->only);
 }
 
-static bool wants(const client *c, const item *i)
+static bool wants_kind(const client *c, const char *kind)
 {
-    if (c->key && strcmp(c->key, i->key))
-        return false;
     for (const char *p = c->kinds; p && *p;) {
         size_t n = strcspn(p, ",");
-        if (n == strlen(i->kind) && !strncmp(p, i->kind, n))
+        if (n == strlen(kind) && !strncmp(p, kind, n))
             return true;
         p += n + (p[n] == ',');
     }
     return !c->kinds;
 }
+
+static bool wants(const client *c, const item *i)
+{
+    return (!c->key || !strcmp(c->key, i->key)) && wants_kind(c, i->kind);
+}
+
+/* Records from..to-1 of this partition are not sent, or sent again: to -1: it is not known how many. Without an id. */
+static void tell_gap(client *c, const gw_place *p, int64_t from, int64_t to, const char *why)
+{
+    if (p->kind && !wants_kind(c, p->kind))
+        return;
+    json_t *j = json_pack("{s:s, s:i, s:I, s:o, s:s}", "topic", p->topic, "partition", (int)p->partition, "from", (json_int_t)from, "to",
+                          to < 0 ? json_null() : json_integer((json_int_t)to), "why", why);
+    char *text = pst_json_text(j);
+    pst_http_sse_send(c->stream, NULL, "gap", text, strlen(text));
+    free(text);
+    json_decref(j);
+}
+
+static const char gone[] = "this gateway does not have these records any more; read them from the topic: penstock cat";
+static const char renewed[] = "the topic has no such offset: it was made anew, or the id is another platform's; what there is follows";
 
 static void report_missed(client *c)
 {
@@ -133,15 +166,55 @@ static void report_missed(client *c)
     pst_http_sse_send(c->stream, NULL, "missed", text, (size_t)n);
 }
 
+/* Did a client that came back have this record? An offset that is written only now was, in the topic that it knew, another record. */
+static bool had(client *c, const item *i)
+{
+    gw_place *p = i->topic && c->had.n ? gw_places_find(&c->had, i->topic, i->partition) : NULL;
+    if (!p || i->offset >= p->next)
+        return false;
+    const gw_place *at = gw_places_find(&c->hub->at, i->topic, i->partition);
+    if (i->offset < at->high || i->came_us - c->came_us < AHEAD_US)
+        return true;
+    tell_gap(c, at, p->next, -1, renewed);
+    p->next = i->offset;
+    return false;
+}
+
+/* The event, with an id that says what this client has had, until the ring is where it was: then every client's id is the same. */
+static int give(client *c, const item *i)
+{
+    gw_places v;
+    if (!c->had.n || !gw_places_parse(i->id, &v))
+        return pst_http_stream_send(c->stream, i->piece);
+    bool behind = false;
+    for (size_t k = 0; k < c->had.n; k++) {
+        const gw_place *p = &c->had.all[k];
+        gw_place *mine = gw_places_put(&v, p->topic, p->partition);
+        behind |= p->next > mine->next;
+        mine->next = p->next > mine->next ? p->next : mine->next;
+    }
+    char *id = gw_places_id(&v, i->id);
+    pst_http_piece *piece = behind ? pst_http_piece_as(i->piece, id, &c->hub->live) : NULL;
+    int rc = pst_http_stream_send(c->stream, piece ? piece : i->piece);
+    if (!behind)
+        gw_places_done(&c->had);
+    pst_http_piece_unref(piece);
+    gw_places_done(&v);
+    free(id);
+    return rc;
+}
+
 /* Gives the client what comes next, as much as its window takes. */
 static void advance(client *c)
 {
     gw_hub *h = c->hub;
+    if (c->waits)
+        return;
     if (c->next < h->first && pst_http_stream_backlog(c->stream) < WINDOW_BYTES)
         report_missed(c);
     while (c->next >= h->first && c->next < h->end && pst_http_stream_backlog(c->stream) < WINDOW_BYTES) {
         const item *i = &h->ring[c->next++ % RING];
-        if (wants(c, i) && may_see(c, i) && pst_http_stream_send(c->stream, i->piece) < 0)
+        if (!had(c, i) && wants(c, i) && may_see(c, i) && give(c, i) < 0)
             return; /* it is being closed; on_close follows */
     }
 }
@@ -157,6 +230,9 @@ static void drop_oldest(gw_hub *h)
     item *i = &h->ring[h->first++ % RING];
     PST_ASSERT(h->bytes >= pst_http_piece_size(i->piece));
     h->bytes -= pst_http_piece_size(i->piece);
+    gw_place *p = i->topic ? gw_places_find(&h->at, i->topic, i->partition) : NULL;
+    if (p && p->from <= i->offset)
+        p->from = i->offset + 1;
     item_done(i);
 }
 
@@ -177,7 +253,9 @@ static pst_http_piece *stand_in(const char *kind, const char *key, const char *i
     json_t *j = json_object(), *k = json_string(key);
     json_object_set_new(j, "kind", json_string(kind));
     json_object_set_new(j, "key", k ? k : json_null());
-    json_object_set_new(j, "position", json_string(id));
+    char *record = pst_strndup(id, strcspn(id, ";"));
+    json_object_set_new(j, "position", json_string(record));
+    free(record);
     json_object_set_new(j, "bytes", json_integer((json_int_t)len));
     json_object_set_new(j, "why",
                         json_string("larger than 256 KiB, or than can be taken apart here; read it from its topic: penstock cat"));
@@ -188,16 +266,45 @@ static pst_http_piece *stand_in(const char *kind, const char *key, const char *i
     return p;
 }
 
+/* False: it was sent before; a feed that begins anew reads some records again. What is no record has no place. */
+static bool take_place(gw_hub *h, const char *record, item *ret)
+{
+    if (!gw_places_record(record, &ret->topic, &ret->partition, &ret->offset))
+        return true;
+    gw_place *p = gw_places_find(&h->at, ret->topic, ret->partition);
+    if (!p) {
+        p = gw_places_put(&h->at, ret->topic, ret->partition);
+        p->from = p->high = ret->offset;
+    }
+    bool fresh = ret->offset >= p->next;
+    if (fresh)
+        p->next = ret->offset + 1;
+    else
+        free(ret->topic);
+    return fresh;
+}
+
+void gw_hub_pass(gw_hub *h, const char *record)
+{
+    item i = {0};
+    if (take_place(h, record, &i))
+        free(i.topic);
+}
+
 /* Invariants: the ring holds at most RING events and RING_BYTES_MAX bytes; events that left it and that slow clients still hold are bounded, too,
  * by closing the slowest ones. */
-void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *id, const char *json, size_t len)
+void gw_hub_send(gw_hub *h, const char *kind, const char *key, const char *record, const char *json, size_t len)
 {
+    item i = {0};
+    if (!take_place(h, record, &i))
+        return;
     bool whole = json && len <= ITEM_BYTES_MAX;
+    char *id = gw_places_id(&h->at, record);
     pst_http_piece *piece = whole ? pst_http_piece_new(id, kind, json, len, &h->live) : stand_in(kind, key, id, len, &h->live);
     while (h->end - h->first == RING || (h->end > h->first && h->bytes + pst_http_piece_size(piece) > RING_BYTES_MAX))
         drop_oldest(h);
     PST_ASSERT(h->end - h->first < RING);
-    h->ring[h->end++ % RING] = (item){pst_strdup(kind), pst_strdup(key), pst_strdup(id), piece};
+    h->ring[h->end++ % RING] = (item){pst_strdup(kind), pst_strdup(key), id, piece, i.topic, i.partition, i.offset, pst_mono_us()};
     h->bytes += pst_http_piece_size(piece);
     PST_ASSERT(h->live >= h->bytes); /* the ring is part of what is in memory: the difference below is no wrap-around */
     for (client *c = h->clients; c; c = c->next_client)
@@ -238,16 +345,83 @@ static void on_close(void *arg)
     client_free(c);
 }
 
-/* Everything after the event with this id; without one (or when it is too old) all that the ring holds, after a `reset`. */
+/* What a client had, as far as the ring can go on from there; the rest it is told. A partition that it does not name had no record then. */
+static void settle(client *c)
+{
+    gw_hub *h = c->hub;
+    gw_places had = c->had;
+    c->had = (gw_places){0};
+    c->next = h->first;
+    c->waits = false;
+    for (size_t k = 0; k < h->at.n; k++) {
+        const gw_place *at = &h->at.all[k], *mine = gw_places_find(&had, at->topic, at->partition);
+        int64_t next = mine ? mine->next : 0, end = at->next > at->high ? at->next : at->high;
+        if (next < at->from)
+            tell_gap(c, at, next, at->from, gone);
+        else if (next > end + AHEAD_MAX)
+            tell_gap(c, at, next, -1, renewed);
+        gw_places_put(&c->had, at->topic, at->partition)->next = next < at->from || next > end + AHEAD_MAX ? at->from : next;
+    }
+    gw_places_done(&had);
+}
+
+/* What the client with this id has not had; without one all that the ring holds, after a `reset`. An id that says too little is no error: a page
+ * that was open meanwhile would never come again. */
 static void place(gw_hub *h, client *c, const char *last_id)
 {
+    c->came_us = pst_mono_us();
     c->next = h->first;
-    for (uint64_t k = h->end; last_id && k > h->first; k--)
-        if (!strcmp(h->ring[(k - 1) % RING].id, last_id)) {
-            c->next = k;
-            return;
-        }
+    if (last_id && gw_places_parse(last_id, &c->had)) {
+        c->waits = !h->begun && !h->at.n;
+        if (!c->waits)
+            settle(c);
+        return;
+    }
+    static const char unusable[] =
+        "{\"why\":\"Last-Event-ID does not say where each partition was; what this gateway has follows, and may be known or "
+        "not go on where you were\"}";
+    if (last_id)
+        pst_http_sse_send(c->stream, NULL, "gap", unusable, sizeof unusable - 1);
     pst_http_sse_send(c->stream, NULL, "reset", "{}", 2);
+}
+
+/* The partition goes on elsewhere than it ended: every stream is told, and one that came back has had nothing of what comes now. */
+static void jump(gw_hub *h, gw_place *p, const gw_place *to)
+{
+    bool anew = to->high < p->next;
+    if (!anew && to->from <= p->next)
+        return;
+    while (anew && h->first < h->end) /* its offsets mean other records */
+        drop_oldest(h);
+    for (client *c = h->clients; c; c = c->next_client) {
+        tell_gap(c, p, p->next, anew ? -1 : to->from, anew ? renewed : gone);
+        gw_place *mine = gw_places_find(&c->had, p->topic, p->partition);
+        if (mine)
+            mine->next = to->from;
+    }
+    p->next = p->from = to->from;
+}
+
+void gw_hub_begin(gw_hub *h, const gw_places *from)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        const gw_place *to = &from->all[i];
+        gw_place *p = gw_places_find(&h->at, to->topic, to->partition);
+        if (p)
+            jump(h, p, to);
+        else {
+            p = gw_places_put(&h->at, to->topic, to->partition);
+            p->next = p->from = to->from;
+        }
+        p->high = to->high;
+        p->kind = to->kind;
+    }
+    h->begun = true;
+    for (client *c = h->clients; c; c = c->next_client)
+        if (c->waits) {
+            settle(c);
+            advance(c);
+        }
 }
 
 void gw_hub_set_owners(gw_hub *h, const char *(*owner_of)(void *arg, const char *training_id), void *arg)

@@ -92,7 +92,8 @@ static const gw_route routes[] = {
     {{"GET", "/events/stream", stream, 0, GW_ALL,
       "Server-sent events as they come. Query: `topics` (jobs.events, logs, metrics, jobs.state, models, pipelines, workers), `key`. `id:` "
       "holds offsets; "
-      "`Last-Event-ID` goes on exactly there. `kafka` says when the broker is away and when it is back."},
+      "`Last-Event-ID` goes on exactly there, at any gateway; `gap` says what this one has not any more. `kafka` says when the broker is "
+      "away and when it is back."},
      "streamEvents",
      params,
      NULL,

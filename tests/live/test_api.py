@@ -1,5 +1,5 @@
 """The gateway's own API on a real Kafka: jobs by pages, models and their aliases, topics, nodes; and what a request is told that does not fit."""
-import base64, hashlib, urllib.parse
+import base64, hashlib, http.client, urllib.parse
 from kit import *
 
 JSON = {"Content-Type": "application/json"}
@@ -266,6 +266,50 @@ def refusals():
     call("/v1/jobs/training-nothing", 404, method="DELETE")
 
 
+def resumes():
+    """A stream that goes on with Last-Event-ID, through a gateway that is killed while jobs run, has each event of them once."""
+    topic, seen, last, gaps, over = PREFIX + "jobs.events", [], "", [], time.monotonic() + 90
+    address = urllib.parse.urlsplit(p.gateway)
+
+    def listen(enough):
+        nonlocal last
+        while not enough() and time.monotonic() < over:
+            try:
+                conn = http.client.HTTPConnection(address.hostname, address.port, timeout=2)
+                conn.request("GET", "/events/stream?topics=jobs.events", headers={"Authorization": "Bearer " + p.token, **({"Last-Event-ID": last} if last else {})})
+                answer, block = conn.getresponse(), {}
+                while not enough() and time.monotonic() < over:
+                    line = answer.readline().decode()
+                    if not line:
+                        break
+                    name, _, value = line.rstrip("\n").partition(": ")
+                    if name:
+                        block[name] = value
+                        continue
+                    if "id" in block:
+                        last = block["id"]
+                        seen.append(last.partition(";")[0])
+                    gaps.extend([block] if block.get("event") in ("gap", "missed") else [])
+                    block = {}
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.2)
+            finally:
+                conn.close()
+
+    def written():
+        return {f"{topic}/{m.partition()}/{m.offset()}" for m in p.read(topic)}
+    jobs = [p.submit(manifest("resumes", "sleep 1")) for _ in range(2)]
+    before = written()
+    listen(lambda: set(seen) >= before)
+    os.kill(p.pids("gateway")[0], signal.SIGKILL)
+    jobs.append(p.submit(manifest("resumes", "sleep 1")))
+    for job in jobs:
+        p.wait_state(job, "COMPLETED")
+    all_ = written()
+    listen(lambda: set(seen) >= all_)
+    check(set(seen) == all_ and len(seen) == len(all_) and not gaps, f"{len(seen)} events, {len(set(seen))} different, {len(all_)} are there; {gaps}")
+
+
 with Platform(without="scorers") as p:
     held = lists()
     after()
@@ -274,4 +318,5 @@ with Platform(without="scorers") as p:
     pipelines()
     nodes(held)
     refusals()
+    resumes()
 print("ok")

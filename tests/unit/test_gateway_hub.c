@@ -111,17 +111,17 @@ static void test_hub_large_event_is_named_not_sent(void **state)
     gw_hub_send(hub, "pipeline", "key", "p/0/2", NULL, 900000); /* one that could not be taken apart */
     send_text("event", "e/0/1", 'y', 10);
     assert_true(hear(fd, &b, "yyyyyyyyyy"));
-    assert_non_null(strstr(b.data, "id: p/0/1\nevent: skipped\ndata: {\"kind\":\"pipeline\""));
-    assert_non_null(strstr(b.data, "id: p/0/2\nevent: skipped\n"));
+    assert_non_null(strstr(b.data, "id: p/0/1;p/0:2\nevent: skipped\ndata: {\"kind\":\"pipeline\""));
+    assert_non_null(strstr(b.data, "id: p/0/2;p/0:3\nevent: skipped\n"));
     assert_null(strstr(b.data, "xxxx"));
     hang_up(fd);
     /* A client that comes later, and one that was at the large event, go on behind it. */
     for (int resumes = 0; resumes < 2; resumes++) {
         pst_buf_clear(&b);
-        fd = dial(resumes ? "p/0/1" : NULL);
+        fd = dial(resumes ? "p/0/1;p/0:2" : NULL);
         assert_true(hear(fd, &b, "yyyyyyyyyy"));
         assert_int_equal(strstr(b.data, "event: reset") != NULL, !resumes);
-        assert_int_equal(strstr(b.data, "id: p/0/1\n") != NULL, !resumes);
+        assert_int_equal(strstr(b.data, "id: p/0/1;") != NULL, !resumes);
         hang_up(fd);
     }
     pst_buf_done(&b);
@@ -139,7 +139,7 @@ static void test_hub_says_when_kafka_is_away(void **state)
     gw_hub_kafka(hub, "no \"broker\" answers");
     assert_true(hear(fd, &b, "event: kafka\ndata: {\"reached\":false,\"why\":\"no \\\"broker\\\" answers\"}\n"));
     pst_buf late = {0};
-    int other = dial("e/0/1");
+    int other = dial("e/0/1;e/0:2");
     assert_true(hear(other, &late, "\"reached\":false"));
     assert_null(strstr(late.data, "id:"));
     gw_hub_kafka(hub, NULL);
@@ -177,6 +177,130 @@ static void test_stream_topics_are_kinds(void **state)
     }
 }
 
+static void begin(int64_t e0, int64_t e0_high, int64_t e1, int64_t e1_high)
+{
+    gw_places v = {0};
+    gw_place *p = gw_places_put(&v, "e", 1);
+    p->from = e1;
+    p->high = e1_high;
+    p->kind = "event";
+    p = gw_places_put(&v, "e", 0);
+    p->from = e0;
+    p->high = e0_high;
+    p->kind = "event";
+    gw_hub_begin(hub, &v);
+    gw_places_done(&v);
+}
+
+static void send_events(int partition, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        char id[40];
+        snprintf(id, sizeof id, "e/%d/%d", partition, i);
+        gw_hub_send(hub, "event", "key", id, "1", 1);
+    }
+}
+
+static int count(const pst_buf *b, const char *word)
+{
+    int n = 0;
+    for (const char *at = b->data; at && (at = strstr(at, word)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Which event came, and the id that the client would come back with. */
+static char *last_id(const pst_buf *b)
+{
+    const char *found = NULL;
+    for (const char *at = b->data; (at = strstr(at, "\nid: ")) != NULL; at++)
+        found = at + 5;
+    assert_non_null(found);
+    return pst_strndup(found, strcspn(found, "\n"));
+}
+
+/* Another gateway reads the partitions in another order: a client that goes on there, and breaks off in the midst of it, has each record once. */
+static void test_hub_resumes_exactly_at_another_gateway(void **state)
+{
+    pst_buf b = {0};
+    begin(0, 0, 0, 0);
+    int fd = dial(NULL);
+    send_events(0, 0, 3);
+    send_events(1, 0, 5);
+    assert_true(hear(fd, &b, "id: e/1/4;e/0:3/1:5\n"));
+    hang_up(fd);
+    for (int stop = 4; stop <= 7; stop++) { /* one or two new ones in each */
+        teardown(NULL);
+        setup(NULL);
+        char word[40], *id = last_id(&b);
+        fd = dial(id); /* before the gateway has anything */
+        begin(0, stop, 0, stop + 2);
+        send_events(0, 0, stop);
+        gw_hub_send(hub, "event", "key", "e/0/2", "1", 1); /* read again */
+        snprintf(word, sizeof word, "id: e/0/%d;", stop - 1);
+        assert_true(hear(fd, &b, word));
+        if (stop % 2) { /* it breaks off before the other partition is there, and comes again */
+            hang_up(fd);
+            free(id);
+            id = last_id(&b);
+            fd = dial(id);
+        }
+        send_events(1, 0, stop + 2);
+        snprintf(word, sizeof word, "id: e/1/%d;", stop + 1);
+        assert_true(hear(fd, &b, word));
+        hang_up(fd);
+        free(id);
+    }
+    for (int i = 0; i < 9; i++) {
+        char word[40];
+        snprintf(word, sizeof word, "id: e/0/%d;", i);
+        assert_int_equal(count(&b, word), i < 7);
+        snprintf(word, sizeof word, "id: e/1/%d;", i);
+        assert_int_equal(count(&b, word), 1);
+    }
+    assert_int_equal(count(&b, "event: gap"), 0);
+    assert_int_equal(count(&b, "event: reset"), 1); /* the first one, without an id */
+    pst_buf_done(&b);
+}
+
+/* What cannot be gone on with is said: records that are gone, offsets of another topic, ids that say nothing. */
+static void test_hub_tells_gaps(void **state)
+{
+    static const char *const bad[] = {
+        "e/0/3",   "x",       "e/0/-3;e/0:-3", "e/0/1;e/0:99999999999999999999", "e/0/1;e/0:1/0:2", "e/0/1;",
+        "e/0/1;;", "e/0/1;e", "e/0/1;e/0:",    "e/0/1;e/4294967296:1",           "e/0/1;e/0:1junk", "/0/1;e/0:1"};
+    begin(10, 12, 0, 2);
+    send_events(0, 10, 12);
+    send_events(1, 0, 2);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pst_buf b = {0};
+        int fd = dial(bad[i]);
+        assert_true(hear(fd, &b, "id: e/1/1;"));
+        assert_non_null(strstr(b.data, "event: gap\ndata: {\"why\":\"Last-Event-ID does not say"));
+        assert_int_equal(count(&b, "event: event"), 4);
+        hang_up(fd);
+        pst_buf_done(&b);
+    }
+    pst_buf b = {0};
+    int fd = dial("e/0/3;e/0:4/1:1;other/7:100");
+    assert_true(hear(fd, &b, "id: e/1/1;e/0:12/1:2\n"));
+    assert_non_null(strstr(b.data, "\"from\":4"));
+    assert_non_null(strstr(b.data, "\"to\":10"));
+    assert_int_equal(count(&b, "event: gap"), 1);
+    assert_int_equal(count(&b, "event: event"), 3);
+    begin(20, 25, 2, 2); /* the feed begins anew, and some are gone */
+    send_events(0, 20, 21);
+    assert_true(hear(fd, &b, "id: e/0/20;"));
+    assert_non_null(strstr(b.data, "\"to\":20"));
+    hang_up(fd);
+    pst_buf_clear(&b);
+    fd = dial("e/0/3;e/0:999999999999/1:2"); /* of another platform */
+    assert_true(hear(fd, &b, "id: e/0/20;"));
+    assert_non_null(strstr(b.data, "\"from\":999999999999"));
+    hang_up(fd);
+    pst_buf_done(&b);
+}
+
 static void test_hub_new_client_gets_a_ring_of_many_megabytes(void **state)
 {
     pst_buf b = {0};
@@ -186,9 +310,9 @@ static void test_hub_new_client_gets_a_ring_of_many_megabytes(void **state)
         send_text("log", id, 'z', 100000);
     }
     int fd = dial(NULL);
-    assert_true(hear(fd, &b, "id: l/0/199\n"));
+    assert_true(hear(fd, &b, "id: l/0/199;"));
     for (int i = 0; i < 200; i++) {
-        snprintf(id, sizeof id, "id: l/0/%d\n", i);
+        snprintf(id, sizeof id, "id: l/0/%d;", i);
         assert_non_null(memmem(b.data, b.len, id, strlen(id)));
     }
     pst_buf_done(&b);
@@ -215,11 +339,11 @@ static void test_hub_slow_clients_cost_little(void **state)
     assert_in_range(grown, 0, 56 << 20); /* the ring's 32 MiB, 16 of what slow clients hold, and a little for each client */
     pst_buf b = {0};
     hang_up(fds[0]);
-    fds[0] = dial("m/0/999"); /* one that keeps up for a while, */
+    fds[0] = dial("m/0/999;m/0:1000"); /* one that keeps up for a while, */
     for (int i = 0; i < 500; i++)
         send_text("event", "x", 'v', 100000); /* is late, */
     gw_hub_send(hub, "event", "key", "last", "1", 1);
-    assert_true(hear(fds[0], &b, "id: last\n")); /* and is told what it has missed */
+    assert_true(hear(fds[0], &b, "id: last;")); /* and is told what it has missed */
     assert_non_null(memmem(b.data, b.len, "event: missed\n", 14));
     pst_buf_done(&b);
     for (int i = 0; i < CLIENTS; i++)
@@ -233,6 +357,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_hub_large_event_is_named_not_sent, setup, teardown),
                                        cmocka_unit_test(test_stream_topics_are_kinds),
+                                       cmocka_unit_test_setup_teardown(test_hub_resumes_exactly_at_another_gateway, setup, teardown),
+                                       cmocka_unit_test_setup_teardown(test_hub_tells_gaps, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_says_when_kafka_is_away, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_new_client_gets_a_ring_of_many_megabytes, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_slow_clients_cost_little, setup, teardown)};

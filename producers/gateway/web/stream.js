@@ -1,5 +1,5 @@
 /* stream.js - one event stream for the page. The browser connects again by itself and says with Last-Event-ID where it was; where the gateway cannot
- * go on there (`reset`) or has left something out (`missed`), views ask anew for what they show. */
+ * go on there (`reset`, `gap`) or has left something out (`missed`), views ask anew for what they show. */
 
 const KINDS = ["state", "event", "metric", "log", "model", "pipeline", "worker"];
 const TOPICS = ["jobs.state", "jobs.events", "metrics", "logs", "models", "pipelines", "workers"];
@@ -13,8 +13,8 @@ export function listen(kinds, take, again) {
     return () => listeners.delete(l);
 }
 
-function place(id) { // topic/partition/offset
-    const m = /^(.*)\/(\d+)\/(\d+)$/.exec(id || "");
+function place(id) { // topic/partition/offset;where all partitions were
+    const m = /^([^;]*)\/(\d+)\/(\d+)(;|$)/.exec(id || "");
     return m ? {topic: m[1], partition: +m[2], offset: +m[3]} : null;
 }
 
@@ -44,6 +44,7 @@ export function connect(say) {
     stream.onerror = () => { broken = true; tell(); };
     for (const kind of KINDS) stream.addEventListener(kind, e => hand(kind, e));
     stream.addEventListener("missed", again);
+    stream.addEventListener("gap", again);
     stream.addEventListener("kafka", e => { const was = away, d = JSON.parse(e.data); away = d.reached ? null : d; tell(); if (was && !away) again(); });
     addEventListener("pagehide", () => stream.close());
 }
