@@ -247,8 +247,8 @@ static int set_alias(pst_verb_run *v, const models_opts *o)
     for (size_t i = 0; rc == 0 && i < o->from_end.n; i++)
         rc = add_ends(v, o->from_end.items[i], &from, &n);
     if (rc == 0)
-        rc =
-            pst_models_set_alias_from(v->client, v->args[0], v->args[1], (int)version, from, n, pst_account_name(NULL), o->reason, &v->err);
+        rc = pst_models_set_alias_from(v->client, v->args[0], v->args[1], (int)version, from, n, pst_account_name(NULL), o->reason, NULL,
+                                       &v->err);
     for (size_t i = 0; i < n; i++)
         free(from[i].topic);
     free(from);
@@ -269,8 +269,8 @@ static int remove_one(pst_verb_run *v)
         char *end;
         long version = strtol(colon + 1, &end, 10);
         rc = *end == 0 && version > 0 && version <= INT32_MAX
-                 ? pst_models_delete(v->client, name, (int)version, NULL, pst_account_name(NULL), &v->err)
-                 : pst_models_delete(v->client, name, 0, colon + 1, pst_account_name(NULL), &v->err);
+                 ? pst_models_delete(v->client, name, (int)version, NULL, pst_account_name(NULL), NULL, &v->err)
+                 : pst_models_delete(v->client, name, 0, colon + 1, pst_account_name(NULL), NULL, &v->err);
     }
     free(name);
     return rc;

@@ -66,14 +66,15 @@ typedef struct pst_model_draft {
  * VERSION_REGISTERED and, if asked, ALIAS_SET; reads back and takes the next version if another writer was first. The same digest of the
  * same training and generation registered twice is one version. ret_event: as registered; clear it. */
 int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d, pst_model_event *ret_event, pst_err *err);
-/* PST_ENOTFOUND if there is no such version. */
+/* PST_ENOTFOUND if there is no such version. ret_offset, here and below: of the event on `models`; may be NULL. */
 int pst_models_set_alias(pst_client *c, const char *name, const char *alias, int version, const char *actor, const char *reason,
-                         pst_err *err);
+                         int64_t *ret_offset, pst_err *err);
 /* The same, counting from these input offsets on, so that a replay gives the same scores. */
 int pst_models_set_alias_from(pst_client *c, const char *name, const char *alias, int version, const pst_effective_from *effective,
-                              size_t n, const char *actor, const char *reason, pst_err *err);
+                              size_t n, const char *actor, const char *reason, int64_t *ret_offset, pst_err *err);
 /* version 0: the alias. A version that an alias names is refused with PST_ESTATE. */
-int pst_models_delete(pst_client *c, const char *name, int version, const char *alias, const char *actor, pst_err *err);
+int pst_models_delete(pst_client *c, const char *name, int version, const char *alias, const char *actor, int64_t *ret_offset,
+                      pst_err *err);
 /* Hex SHA-256: 64 digits. */
 bool pst_model_digest_ok(const char *digest);
 /* Letters, digits, dot, dash, underscore; 1 to 200 of them. */

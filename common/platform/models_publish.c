@@ -133,9 +133,9 @@ static void find_twin(void *arg, const pst_model_event *v, const char *aliases)
     t->yes = true;
 }
 
-static int publish(pst_client *c, const pst_model_event *e, pst_err *err)
+static int publish(pst_client *c, const pst_model_event *e, int64_t *ret_offset, pst_err *err)
 {
-    return pst_client_publish(c, PST_TOPIC_MODELS, &pst_model_event_type, e->name, e, PUBLISH_TIMEOUT_MS, NULL, NULL, err);
+    return pst_client_publish(c, PST_TOPIC_MODELS, &pst_model_event_type, e->name, e, PUBLISH_TIMEOUT_MS, NULL, ret_offset, err);
 }
 
 /* A topic that the broker would create by itself might have several partitions, and then no order between writers. */
@@ -175,7 +175,7 @@ static int claim_version(pst_client *c, pst_model_event *e, pst_err *err)
             return 0;
         }
         e->time = pst_now_us();
-        if ((rc = publish(c, e, err)) < 0)
+        if ((rc = publish(c, e, NULL, err)) < 0)
             return rc;
         view = pst_models_new();
         rc = pst_models_load(view, c, err);
@@ -236,7 +236,7 @@ int pst_models_register(pst_client *c, pst_objects *o, const pst_model_draft *d,
     if (rc >= 0)
         rc = claim_version(c, &e, err);
     if (rc >= 0 && d->alias)
-        rc = pst_models_set_alias(c, d->name, d->alias, e.version, d->actor, d->reason, err);
+        rc = pst_models_set_alias(c, d->name, d->alias, e.version, d->actor, d->reason, NULL, err);
 out:
     if (rc == 0 && ret_event)
         *ret_event = e;
@@ -263,7 +263,7 @@ static int expect_version(pst_client *c, const char *name, int version, pst_mode
 }
 
 static int publish_short(pst_client *c, int type, const char *name, const char *alias, int version, const pst_effective_from *effective,
-                         size_t n, const char *actor, const char *reason, pst_err *err)
+                         size_t n, const char *actor, const char *reason, int64_t *ret_offset, pst_err *err)
 {
     pst_model_event borrowed = {.name = (char *)name,
                                 .version = version,
@@ -277,11 +277,11 @@ static int publish_short(pst_client *c, int type, const char *name, const char *
                                 .time = pst_now_us(),
                                 .effective = (pst_effective_from *)effective,
                                 .n_effective = n};
-    return publish(c, &borrowed, err);
+    return publish(c, &borrowed, ret_offset, err);
 }
 
 int pst_models_set_alias_from(pst_client *c, const char *name, const char *alias, int version, const pst_effective_from *effective,
-                              size_t n, const char *actor, const char *reason, pst_err *err)
+                              size_t n, const char *actor, const char *reason, int64_t *ret_offset, pst_err *err)
 {
     if (!pst_model_name_ok(alias) || !strcmp(alias, "latest"))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "models", 0,
@@ -292,13 +292,13 @@ int pst_models_set_alias_from(pst_client *c, const char *name, const char *alias
     if (rc < 0)
         return rc;
     pst_models_free(view);
-    return publish_short(c, PST_MODEL_EVENT_TYPE_ALIAS_SET, name, alias, version, effective, n, actor, reason, err);
+    return publish_short(c, PST_MODEL_EVENT_TYPE_ALIAS_SET, name, alias, version, effective, n, actor, reason, ret_offset, err);
 }
 
 int pst_models_set_alias(pst_client *c, const char *name, const char *alias, int version, const char *actor, const char *reason,
-                         pst_err *err)
+                         int64_t *ret_offset, pst_err *err)
 {
-    return pst_models_set_alias_from(c, name, alias, version, NULL, 0, actor, reason, err);
+    return pst_models_set_alias_from(c, name, alias, version, NULL, 0, actor, reason, ret_offset, err);
 }
 
 typedef struct named {
@@ -313,7 +313,7 @@ static void find_aliases(void *arg, const pst_model_event *v, const char *aliase
         snprintf(n->aliases, sizeof(n->aliases), "%s", aliases);
 }
 
-int pst_models_delete(pst_client *c, const char *name, int version, const char *alias, const char *actor, pst_err *err)
+int pst_models_delete(pst_client *c, const char *name, int version, const char *alias, const char *actor, int64_t *ret_offset, pst_err *err)
 {
     pst_models *view = NULL;
     int rc;
@@ -327,7 +327,7 @@ int pst_models_delete(pst_client *c, const char *name, int version, const char *
             return pst_err_set(err, PST_ESTATE, PST_CLASS_DATA, "models", 0,
                                "version %d of model %s is what the alias %s means; move or remove the alias first", version, name,
                                n.aliases);
-        return publish_short(c, PST_MODEL_EVENT_TYPE_VERSION_DELETED, name, NULL, version, NULL, 0, actor, NULL, err);
+        return publish_short(c, PST_MODEL_EVENT_TYPE_VERSION_DELETED, name, NULL, version, NULL, 0, actor, NULL, ret_offset, err);
     }
     view = pst_models_new();
     rc = pst_models_load(view, c, err);
@@ -338,5 +338,5 @@ int pst_models_delete(pst_client *c, const char *name, int version, const char *
         return rc;
     if (!was)
         return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0, "model %s has no alias %s", name, alias);
-    return publish_short(c, PST_MODEL_EVENT_TYPE_ALIAS_DELETED, name, alias, was, NULL, 0, actor, NULL, err);
+    return publish_short(c, PST_MODEL_EVENT_TYPE_ALIAS_DELETED, name, alias, was, NULL, 0, actor, NULL, ret_offset, err);
 }

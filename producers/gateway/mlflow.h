@@ -31,6 +31,7 @@ enum {
     GW_MLFLOW_NAME_MAX = 500,
     GW_MLFLOW_KEYS_MAX = 2000, /* of a run: parameters, tags, metrics, so many of each */
     GW_MLFLOW_PATH_MAX = 1000,
+    GW_MLFLOW_LISTED_MAX = 10000, /* files and folders of a folder */
     GW_MLFLOW_ARTIFACT_MAX = 128 << 20
 };
 #define GW_MLFLOW_ROOT      "/api/2.0/mlflow"
@@ -159,6 +160,8 @@ void gw_facts_send(gw_facts *f, gw_facts_written written, const char *id);
 void gw_facts_drop(gw_facts *f);
 /* The answer also waits until this is true of the view, as gw_facts_send's id has it. */
 void gw_facts_until(gw_facts *f, bool (*fn)(const gw_tracking *t, const char *id));
+/* The answer also waits until the view has come beyond this offset of `models`; -1: none. */
+void gw_facts_after(gw_facts *f, int64_t models_offset);
 /* The view has come further, or time has passed: answers those whose facts it has. */
 void gw_facts_wake(gw_state *g);
 
@@ -186,7 +189,7 @@ bool gw_mlflow_key_ok(pst_http_req *req, const char *what, const char *key);
 bool gw_mlflow_add_tags(gw_facts *f, pst_http_req *req, const char *subject, const json_t *tags);
 /* mlflow_artifacts.c: the path in an address of an artifact (mlflow-artifacts:/PATH, runs:/ID/PATH); free(), or NULL. */
 char *gw_mlflow_artifact_path(gw_tracking *t, const char *uri);
-/* What lies in a folder; of: what the answer's paths are relative to. */
+/* What lies in a folder; of: what the answer's paths are relative to. NULL: more than GW_MLFLOW_LISTED_MAX. */
 json_t *gw_mlflow_list_files(const gw_tracking *t, const char *folder, const char *prefix);
 
 bool gw_mlflow_problem(pst_http_req *req, int status, const char *detail);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UPLOADS_MAX = 8, PIECE_BYTES = 64 << 10, LISTED_MAX = 10000 };
+enum { UPLOADS_MAX = 8, PIECE_BYTES = 64 << 10 };
 
 /* ---- paths ----------------------------------------------------------------------------------------------------------------- */
 
@@ -121,7 +121,7 @@ json_t *gw_mlflow_list_files(const gw_tracking *t, const char *folder, const cha
     pst_map folders = {0};
     static char seen;
     size_t n = strlen(folder);
-    for (size_t i = 0; i < t->artifacts.n && json_array_size(list) < LISTED_MAX; i++) {
+    for (size_t i = 0; i < t->artifacts.n && json_array_size(list) <= GW_MLFLOW_LISTED_MAX; i++) {
         const char *path = t->artifacts.at[i].key;
         if (!path || strncmp(path, folder, n) != 0 || (n && path[n] != '/'))
             continue;
@@ -139,7 +139,19 @@ json_t *gw_mlflow_list_files(const gw_tracking *t, const char *folder, const cha
         free(name);
     }
     pst_map_done(&folders, NULL);
+    if (json_array_size(list) > GW_MLFLOW_LISTED_MAX) {
+        json_decref(list);
+        return NULL;
+    }
     return sorted(list);
+}
+
+/* In part it would be taken for the whole. */
+static void too_many(pst_http_req *req, const char *folder)
+{
+    gw_mlflow_fail(req, "INVALID_PARAMETER_VALUE",
+                   "the folder '%.200s' has more than %d files and folders; list those below it one by one, or put them into folders",
+                   folder, GW_MLFLOW_LISTED_MAX);
 }
 
 static void list_proxy(void *arg, pst_http_req *req)
@@ -151,9 +163,12 @@ static void list_proxy(void *arg, pst_http_req *req)
     gw_tracking *t = gw_mlflow_lock(g, req, list_proxy);
     if (!t)
         return;
-    json_t *j = json_pack("{s:o}", "files", gw_mlflow_list_files(t, path ? path : "", ""));
+    json_t *files = gw_mlflow_list_files(t, path ? path : "", "");
     gw_mlflow_unlock(g);
-    gw_mlflow_reply(req, j);
+    if (files)
+        gw_mlflow_reply(req, json_pack("{s:o}", "files", files));
+    else
+        too_many(req, path ? path : "");
 }
 
 /* Of a run, as clients ask that know no artifact repository: paths are relative to the run's. */
@@ -172,12 +187,16 @@ static void list_of_run(void *arg, pst_http_req *req)
     bool below = path && *path;
     char *root = pst_sprintf("%s/%s/artifacts%s%s", r->experiment_id, r->id, below ? "/" : "", below ? path : "");
     char *prefix = pst_sprintf("%s%s", below ? path : "", below ? "/" : "");
-    json_t *j = json_pack("{s:o, s:o}", "root_uri", json_sprintf("mlflow-artifacts:/%s/%s/artifacts", r->experiment_id, r->id), "files",
-                          gw_mlflow_list_files(t, root, prefix));
+    json_t *files = gw_mlflow_list_files(t, root, prefix),
+           *uri = json_sprintf("mlflow-artifacts:/%s/%s/artifacts", r->experiment_id, r->id);
     gw_mlflow_unlock(g);
+    if (files)
+        gw_mlflow_reply(req, json_pack("{s:O, s:o}", "root_uri", uri, "files", files));
+    else
+        too_many(req, root);
+    json_decref(uri);
     free(root);
     free(prefix);
-    gw_mlflow_reply(req, j);
 }
 
 /* ---- put ------------------------------------------------------------------------------------------------------------------- */

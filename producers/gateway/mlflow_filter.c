@@ -183,6 +183,11 @@ static int text_value(reader *r, clause *c)
     return rc;
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 static int list(reader *r, clause *c)
 {
     blanks(r);
@@ -199,6 +204,7 @@ static int list(reader *r, clause *c)
         r->p--;
         return bad(r, "the list is not closed");
     }
+    qsort(c->texts, c->n_texts, sizeof *c->texts, by_text); /* each run is looked up in it */
     return 0;
 }
 
@@ -234,7 +240,10 @@ static int comparison(reader *r, clause *c)
         return c->op <= GE ? number_value(r, c) : bad(r, "a number is compared by = != < <= > >=");
     if (c->op == IN || c->op == NOT_IN)
         return list(r, c);
-    return text_value(r, c);
+    rc = text_value(r, c);
+    if (!rc && (c->op == LIKE || c->op == ILIKE) && strlen(c->texts[0]) > GW_FILTER_PATTERN_MAX)
+        rc = bad(r, "a pattern of LIKE has 500 bytes at most; it ends before this");
+    return rc;
 }
 
 int gw_filter_parse(const char *text, const gw_attribute *attributes, gw_filter **ret_filter, pst_err *err)
@@ -328,15 +337,11 @@ static bool holds(const clause *c, gw_value v)
         return false;
     if (c->number)
         return holds_number(c, v.number);
-    bool among = false;
     switch (c->op) {
     case LIKE:
     case ILIKE: return like(v.text, c->texts[0], c->op == ILIKE);
     case IN:
-    case NOT_IN:
-        for (size_t i = 0; i < c->n_texts; i++)
-            among |= !strcmp(v.text, c->texts[i]);
-        return among == (c->op == IN);
+    case NOT_IN: return (bsearch(&v.text, c->texts, c->n_texts, sizeof *c->texts, by_text) != NULL) == (c->op == IN);
     default: return by_order(c->op, strcmp(v.text, c->texts[0]));
     }
 }

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { GW_FILTER_TEXT_MAX = 32 << 10, GW_FILTER_CLAUSES_MAX = 100, GW_FILTER_VALUES_MAX = 1000 };
+enum { GW_FILTER_TEXT_MAX = 32 << 10, GW_FILTER_CLAUSES_MAX = 100, GW_FILTER_VALUES_MAX = 1000, GW_FILTER_PATTERN_MAX = 500 };
 
 typedef enum { GW_ATTRIBUTE, GW_METRIC, GW_PARAM, GW_TAG } gw_filter_of;
 typedef struct gw_attribute {

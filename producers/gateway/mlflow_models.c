@@ -230,21 +230,18 @@ static void reply_number(gw_state *g, pst_http_req *req, const char *name, int v
         no_version(req, name, version);
 }
 
-/* id: NAME:NUMBER, or NAME:NUMBER:ALIAS; names have no colon. */
-static int split_id(const char *id, char *ret_name, size_t size, const char **ret_alias)
+/* id: NAME:NUMBER; names have no colon. */
+static int split_id(const char *id, char *ret_name, size_t size)
 {
     size_t n = strcspn(id, ":");
-    const char *number = id[n] ? id + n + 1 : "0", *alias = strchr(number, ':');
     snprintf(ret_name, size, "%.*s", (int)n, id);
-    if (ret_alias)
-        *ret_alias = alias ? alias + 1 : "";
-    return (int)strtol(number, NULL, 10);
+    return id[n] ? (int)strtol(id + n + 1, NULL, 10) : 0;
 }
 
 static void reply_version(gw_state *g, pst_http_req *req, const char *id)
 {
     char name[256];
-    int version = split_id(id, name, sizeof name, NULL);
+    int version = split_id(id, name, sizeof name);
     reply_number(g, req, name, version);
 }
 
@@ -352,6 +349,7 @@ typedef struct work {
     work_kind kind;
     char *name, *alias, *actor, *run_id, *source, *uri, *sha256, *end;
     int version;
+    int64_t offset; /* of the last event on `models`; -1: none */
     json_t *body;
     pst_err err;
     int rc;
@@ -369,23 +367,8 @@ static void work_free(work *w)
 static bool version_seen(const gw_tracking *t, const char *id)
 {
     char name[256];
-    int version = split_id(id, name, sizeof name, NULL);
+    int version = split_id(id, name, sizeof name);
     return pst_models_resolve(t->models, name, NULL, version) != NULL;
-}
-
-static bool version_gone(const gw_tracking *t, const char *id)
-{
-    return !version_seen(t, id);
-}
-
-/* The alias means that version; 0: none. */
-static bool alias_seen(const gw_tracking *t, const char *id)
-{
-    char name[256];
-    const char *alias;
-    int version = split_id(id, name, sizeof name, &alias);
-    const pst_model_event *e = pst_models_alias(t->models, name, alias);
-    return version ? e && e->version == version : !e;
 }
 
 /* What a client says of the version beside its artefact. */
@@ -416,15 +399,16 @@ static void worked(void *arg)
         return;
     }
     gw_facts *f = gw_facts_new(w->g, w->req);
-    char *id =
-        pst_sprintf("%s:%d%s%s", w->name, w->kind == UNALIAS ? 0 : w->version, w->alias && *w->alias ? ":" : "", w->alias ? w->alias : "");
+    char *id = pst_sprintf("%s:%d", w->name, w->version);
     if (w->kind == REGISTER && !describe(f, w)) {
         gw_facts_drop(f);
     } else {
-        gw_facts_until(f, w->kind == REGISTER     ? version_seen
-                          : w->kind == REMOVE     ? version_gone
-                          : w->alias && *w->alias ? alias_seen
-                                                  : version_seen);
+        /* The event itself is waited for, not what it says: somebody else's next one may have changed that. Who registers may have found the version
+         * that there was, without an event. */
+        if (w->kind == REGISTER)
+            gw_facts_until(f, version_seen);
+        else
+            gw_facts_after(f, w->offset);
         gw_facts_send(f, w->kind == REGISTER || w->kind == STAGE ? reply_version : NULL, id);
     }
     free(id);
@@ -467,10 +451,10 @@ static int set_stage(work *w)
     static const char *const stages[] = {"staging", "production"};
     int rc = 0;
     if (*w->alias)
-        return pst_models_set_alias(w->g->client, w->name, w->alias, w->version, w->actor, "a stage of MLflow's", &w->err);
+        return pst_models_set_alias(w->g->client, w->name, w->alias, w->version, w->actor, "a stage of MLflow's", &w->offset, &w->err);
     for (size_t i = 0; i < 2 && !rc; i++)
         if (gw_mlflow_has_alias(w->source, stages[i]))
-            rc = pst_models_delete(w->g->client, w->name, 0, stages[i], w->actor, &w->err);
+            rc = pst_models_delete(w->g->client, w->name, 0, stages[i], w->actor, &w->offset, &w->err);
     return rc;
 }
 
@@ -480,10 +464,12 @@ static void *run_work(void *arg)
     pst_client *c = w->g->client;
     switch (w->kind) {
     case REGISTER: w->rc = register_version(w); break;
-    case MOVE: w->rc = pst_models_set_alias(c, w->name, w->alias, w->version, w->actor, "moved by an MLflow client", &w->err); break;
-    case UNALIAS: w->rc = pst_models_delete(c, w->name, 0, w->alias, w->actor, &w->err); break;
+    case MOVE:
+        w->rc = pst_models_set_alias(c, w->name, w->alias, w->version, w->actor, "moved by an MLflow client", &w->offset, &w->err);
+        break;
+    case UNALIAS: w->rc = pst_models_delete(c, w->name, 0, w->alias, w->actor, &w->offset, &w->err); break;
     case STAGE: w->rc = set_stage(w); break;
-    case REMOVE: w->rc = pst_models_delete(c, w->name, w->version, NULL, w->actor, &w->err); break;
+    case REMOVE: w->rc = pst_models_delete(c, w->name, w->version, NULL, w->actor, &w->offset, &w->err); break;
     }
     gw_post(w->g, worked, w, NULL);
     return NULL;
@@ -494,6 +480,7 @@ static void start(gw_state *g, work draft, json_t *take_body)
     work *w = pst_alloc(sizeof *w);
     *w = draft;
     w->g = g;
+    w->offset = -1;
     w->body = take_body;
     w->actor = gw_mlflow_actor(w->req);
     g->uploads++;

@@ -31,7 +31,7 @@ struct gw_facts {
     item *items;
     size_t n, cap, under_way;
     bool opened; /* all of them were handed to the producer, or refused */
-    int64_t offset, until_us;
+    int64_t offset, models_offset, until_us;
     pst_err err;
     gw_facts_written written;
     bool (*until)(const gw_tracking *t, const char *id);
@@ -57,7 +57,7 @@ char *gw_mlflow_actor(const pst_http_req *req)
 gw_facts *gw_facts_new(gw_state *g, pst_http_req *req)
 {
     gw_facts *f = pst_alloc(sizeof *f);
-    *f = (gw_facts){.g = g, .req = req, .actor = gw_mlflow_actor(req), .now_us = pst_now_us(), .offset = -1};
+    *f = (gw_facts){.g = g, .req = req, .actor = gw_mlflow_actor(req), .now_us = pst_now_us(), .offset = -1, .models_offset = -1};
     return f;
 }
 
@@ -142,9 +142,15 @@ void gw_facts_until(gw_facts *f, bool (*fn)(const gw_tracking *t, const char *id
     f->until = fn;
 }
 
+void gw_facts_after(gw_facts *f, int64_t models_offset)
+{
+    f->models_offset = models_offset;
+}
+
 static bool is_seen(const gw_facts *f)
 {
-    bool seen = f->offset < 0 || gw_mlflow_has(f->g, PST_TOPIC_TRACKING, f->offset);
+    bool seen = (f->offset < 0 || gw_mlflow_has(f->g, PST_TOPIC_TRACKING, f->offset)) &&
+                (f->models_offset < 0 || gw_mlflow_has(f->g, PST_TOPIC_MODELS, f->models_offset));
     if (seen && f->until) {
         seen = f->until(gw_mlflow_lock_again(f->g), f->id);
         gw_mlflow_unlock(f->g);

@@ -210,7 +210,7 @@ static int set_alias(gw_task *t, pst_err *err)
     char *reason = NULL;
     int rc = read_wish(t, &version, &reason, err);
     if (!rc)
-        rc = pst_models_set_alias(t->g->client, name, alias, version, t->actor, reason, err);
+        rc = pst_models_set_alias(t->g->client, name, alias, version, t->actor, reason, NULL, err);
     free(reason);
     return rc ? rc : read_version(t, err);
 }
@@ -218,13 +218,14 @@ static int set_alias(gw_task *t, pst_err *err)
 static int delete_alias(gw_task *t, pst_err *err)
 {
     t->status = 204;
-    return pst_models_delete(t->g->client, pst_http_param(t->req, "model"), 0, pst_http_param(t->req, "alias"), t->actor, err);
+    return pst_models_delete(t->g->client, pst_http_param(t->req, "model"), 0, pst_http_param(t->req, "alias"), t->actor, NULL, err);
 }
 
 static int delete_version(gw_task *t, pst_err *err)
 {
     t->status = 204;
-    return pst_models_delete(t->g->client, pst_http_param(t->req, "model"), atoi(pst_http_param(t->req, "version")), NULL, t->actor, err);
+    return pst_models_delete(t->g->client, pst_http_param(t->req, "model"), atoi(pst_http_param(t->req, "version")), NULL, t->actor, NULL,
+                             err);
 }
 
 /* ---- download ---------------------------------------------------------------------------------------------------------------------- */

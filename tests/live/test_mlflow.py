@@ -239,6 +239,9 @@ def test_stages(p, c, rid):
     c.set_registered_model_alias("staged", "production", "1")
     c.set_registered_model_alias("staged", "staging", "3")
     check((latest("Production"), latest("Staging"), latest("None"), latest("Archived"), latest("production", "Production", "None"), latest()) == ([1], [3], [2], [], [1, 2], [3]), "versions by stage")
+    with ThreadPoolExecutor(4) as pool:
+        moved = list(pool.map(lambda i: api(p, "POST", "registered-models/alias", {"name": "staged", "alias": "turn", "version": str(i % 3 + 1)}), range(40)))
+    check(all(status == 200 for status, _ in moved), f"an alias that four clients move at once: {[m for m in moved if m[0] != 200][:3]}")
     status, answer = api(p, "POST", "registered-models/get-latest-versions", {"name": "staged", "stages": ["Shelf"]})
     check((status, answer["error_code"]) == (400, "INVALID_PARAMETER_VALUE"), f"a stage that there is not: {status} {answer}")
 

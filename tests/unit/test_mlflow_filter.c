@@ -60,6 +60,7 @@ static void test_filter_takes_what_it_says(void **state)
                                       "tags.a.b-c ilike 'ada_s'",
                                       "tags.a.b-c LIKE '%%a%'",
                                       "status IN ('FAILED', 'FINISHED')",
+                                      "status IN ('RUNNING', 'FINISHED', 'A', 'FINISHED', 'FAILED')",
                                       "status NOT IN ('FAILED')",
                                       "tags.other IS NULL and tags.a.b-c IS NOT NULL",
                                       "start_time = '1000'",
@@ -154,6 +155,22 @@ static int order_of(const char *text, const thing *a, const thing *b)
     return order;
 }
 
+/* Each run's text is gone through once for each byte of it. */
+static void test_patterns_have_a_limit(void **state)
+{
+    for (size_t n = GW_FILTER_PATTERN_MAX; n <= GW_FILTER_PATTERN_MAX + 1; n++) {
+        char pattern[GW_FILTER_PATTERN_MAX + 2] = {0};
+        memset(pattern, '_', n);
+        char *text = pst_sprintf("status ILIKE '%s'", pattern);
+        gw_filter *f = NULL;
+        pst_err err = {0};
+        int rc = gw_filter_parse(text, attributes, &f, &err);
+        assert_true((rc == 0) == (n == GW_FILTER_PATTERN_MAX));
+        gw_filter_free(f);
+        free(text);
+    }
+}
+
 static void test_order_puts_what_is_not_there_last(void **state)
 {
     thing more = one;
@@ -176,6 +193,7 @@ static void test_order_puts_what_is_not_there_last(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_filter_takes_what_it_says), cmocka_unit_test(test_filter_refuses_what_is_none),
-                                       cmocka_unit_test(test_filter_has_limits), cmocka_unit_test(test_order_puts_what_is_not_there_last)};
+                                       cmocka_unit_test(test_filter_has_limits), cmocka_unit_test(test_patterns_have_a_limit),
+                                       cmocka_unit_test(test_order_puts_what_is_not_there_last)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

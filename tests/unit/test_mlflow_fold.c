@@ -214,6 +214,21 @@ static void test_artifacts_are_listed_by_folders(void **state)
     gw_tracking_free(t);
 }
 
+static void test_a_folder_is_listed_whole_or_not(void **state)
+{
+    gw_tracking *t = gw_tracking_new();
+    for (int i = 0; i <= GW_MLFLOW_LISTED_MAX; i++) {
+        json_t *list = i == GW_MLFLOW_LISTED_MAX ? gw_mlflow_list_files(t, "1/r/artifacts", "") : NULL;
+        assert_int_equal(json_array_size(list), i == GW_MLFLOW_LISTED_MAX ? GW_MLFLOW_LISTED_MAX : 0);
+        json_decref(list);
+        char key[64];
+        snprintf(key, sizeof key, "artifacts/ARTIFACT/1/r/artifacts/f%d", i);
+        fact(t, key, (pst_tracking_record){.value = (char *)"file:/o/k", .bytes = 3});
+    }
+    assert_null(gw_mlflow_list_files(t, "1/r/artifacts", ""));
+    gw_tracking_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts_come_in_any_order),
@@ -222,6 +237,7 @@ int main(void)
                                        cmocka_unit_test(test_what_was_acknowledged_is_kept),
                                        cmocka_unit_test(test_jobs_are_runs_of_the_experiment_of_their_name),
                                        cmocka_unit_test(test_a_name_that_was_given_away_gets_another_id),
-                                       cmocka_unit_test(test_artifacts_are_listed_by_folders)};
+                                       cmocka_unit_test(test_artifacts_are_listed_by_folders),
+                                       cmocka_unit_test(test_a_folder_is_listed_whole_or_not)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
