@@ -4,6 +4,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/hash.h"
+#include "schemas/avro_node.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,4 +29,17 @@ void pst_submission_digest(const char *manifest, const char *code, char *ret)
         pst_buf_printf(&b, "%c", *code >= 'A' && *code <= 'F' ? *code + ('a' - 'A') : *code);
     pst_sha256_hex(b.data, b.len, ret);
     pst_buf_done(&b);
+}
+
+const char *pst_request_text_wrong(const char *text)
+{
+    size_t len = strlen(text);
+    if (len > PST_REQUEST_TEXT_MAX)
+        return "is longer than the 256 bytes that are allowed";
+    if (!av_utf8_valid(text, len))
+        return "is not UTF-8";
+    for (const char *s = text; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            return "must not contain control characters";
+    return NULL;
 }

@@ -9,4 +9,8 @@ void pst_training_id(const char *user, const char *request_id, char *ret_id);
  * NULL. ret: 65 bytes. */
 void pst_submission_digest(const char *manifest, const char *code, char *ret);
 
+enum { PST_REQUEST_TEXT_MAX = 256 };
+/* A request id or a user is UTF-8 of 256 bytes at most without control characters. NULL, or what is wrong: "is longer …". */
+const char *pst_request_text_wrong(const char *text);
+
 #endif

@@ -27,7 +27,8 @@ int pst_store_get(pst_store *s, const char *collection, const char *id, json_t *
 
 typedef struct pst_store_query {
     const char *state, *user; /* NULL = any; compared with the document's fields */
-    const char *after;        /* id after which to go on (paging by id of the last answer); NULL = first page */
+    const char *after;        /* id after which to go on: the last answer's; NULL = first page. It need not be there any more */
+    int64_t after_time;       /* and its "submitted_at" */
     size_t limit;             /* 0 = 100, at most 1,000 */
 } pst_store_query;
 /* Newest first by "submitted_at", then id. ret_docs: a JSON array. */

@@ -131,15 +131,9 @@ static int list(pst_store *s, const char *collection, const pst_store_query *q, 
 {
     size_t n, i = 0;
     found *all = sorted(collection_of((memory *)s, collection), newest_first, &n);
-    if (q->after) {
-        while (i < n && strcmp(all[i].id, q->after))
-            i++;
-        if (i == n) {
-            free(all);
-            return pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "store", 0, "%s has no %s to go on after", collection, q->after);
-        }
+    found last = {.id = q->after, .submitted_at = q->after_time};
+    while (q->after && i < n && newest_first(&all[i], &last) <= 0)
         i++;
-    }
     json_t *docs = json_array();
     for (; i < n && json_array_size(docs) < q->limit; i++) {
         store_keys k = store_keys_of(all[i].e->doc);

@@ -290,21 +290,10 @@ static int get(pst_store *s, const char *collection, const char *id, json_t **re
     return rc;
 }
 
-static int add_after(mongo *m, const char *collection, const char *after, bson_t *filter, pst_err *err)
+static void add_after(const pst_store_query *q, bson_t *filter)
 {
-    bson_t *by_id = BCON_NEW("_id", BCON_UTF8(after)), *last = NULL;
-    bson_iter_t it;
-    int rc = find_one(m, collection, by_id, &last, err);
-    if (!rc && !last)
-        rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "mongo", 0, "%s has no %s to go on after", collection, after);
-    if (!rc) {
-        int64_t t = bson_iter_init_find(&it, last, "submitted_at") ? bson_iter_as_int64(&it) : 0;
-        BCON_APPEND(filter, "$or", "[", "{", "submitted_at", "{", "$lt", BCON_INT64(t), "}", "}", "{", "submitted_at", BCON_INT64(t), "_id",
-                    "{", "$gt", BCON_UTF8(after), "}", "}", "]");
-    }
-    bson_destroy(last);
-    bson_destroy(by_id);
-    return rc;
+    BCON_APPEND(filter, "$or", "[", "{", "submitted_at", "{", "$lt", BCON_INT64(q->after_time), "}", "}", "{", "submitted_at",
+                BCON_INT64(q->after_time), "_id", "{", "$gt", BCON_UTF8(q->after), "}", "}", "]");
 }
 
 /* Pages by (submitted_at, _id) of the last document seen, not by a count to skip: what is written meanwhile moves nothing into or out of a page. */
@@ -316,27 +305,26 @@ static int list(pst_store *s, const char *collection, const pst_store_query *q, 
         BSON_APPEND_UTF8(filter, "state", q->state);
     if (q->user)
         BSON_APPEND_UTF8(filter, "user", q->user);
-    int rc = q->after ? add_after(m, collection, q->after, filter, err) : 0;
-    if (!rc) {
-        mongoc_collection_t *c = collection_of(m, collection);
-        bson_t *opts =
-            BCON_NEW("sort", "{", "submitted_at", BCON_INT32(-1), "_id", BCON_INT32(1), "}", "limit", BCON_INT64((int64_t)q->limit));
-        mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(c, filter, opts, NULL);
-        json_t *docs = json_array();
-        const bson_t *found;
-        bson_error_t e;
-        while (mongoc_cursor_next(cursor, &found))
-            json_array_append_new(docs, doc_of(found));
-        if (mongoc_cursor_error(cursor, &e)) {
-            rc = fail(m, "read from", &e, err);
-            json_decref(docs);
-        } else {
-            *ret_docs = docs;
-        }
-        mongoc_cursor_destroy(cursor);
-        bson_destroy(opts);
-        mongoc_collection_destroy(c);
+    int rc = 0;
+    if (q->after)
+        add_after(q, filter);
+    mongoc_collection_t *c = collection_of(m, collection);
+    bson_t *opts = BCON_NEW("sort", "{", "submitted_at", BCON_INT32(-1), "_id", BCON_INT32(1), "}", "limit", BCON_INT64((int64_t)q->limit));
+    mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(c, filter, opts, NULL);
+    json_t *docs = json_array();
+    const bson_t *found;
+    bson_error_t e;
+    while (mongoc_cursor_next(cursor, &found))
+        json_array_append_new(docs, doc_of(found));
+    if (mongoc_cursor_error(cursor, &e)) {
+        rc = fail(m, "read from", &e, err);
+        json_decref(docs);
+    } else {
+        *ret_docs = docs;
     }
+    mongoc_cursor_destroy(cursor);
+    bson_destroy(opts);
+    mongoc_collection_destroy(c);
     bson_destroy(filter);
     return rc;
 }

@@ -28,14 +28,13 @@ static const char schema_sql[] =
     "CREATE TABLE positions(topic TEXT NOT NULL, partition INTEGER NOT NULL, next INTEGER NOT NULL, PRIMARY KEY(topic, partition));"
     "PRAGMA user_version = 1;";
 
-typedef enum { SQL_PUT, SQL_GET, SQL_SUBMITTED, SQL_LIST, SQL_EACH, SQL_POSITION_SET, SQL_POSITION_GET, SQL_COUNT } statement;
+typedef enum { SQL_PUT, SQL_GET, SQL_LIST, SQL_EACH, SQL_POSITION_SET, SQL_POSITION_GET, SQL_COUNT } statement;
 
 static const char *const statement_sql[SQL_COUNT] = {
     [SQL_PUT] = ("INSERT INTO docs VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT(collection, id) DO UPDATE SET seq = excluded.seq,"
                  " deleted = excluded.deleted, state = excluded.state, user = excluded.user, submitted_at = excluded.submitted_at,"
                  " doc = excluded.doc WHERE excluded.seq > docs.seq"),
     [SQL_GET] = "SELECT doc FROM docs WHERE collection = ?1 AND id = ?2 AND NOT deleted",
-    [SQL_SUBMITTED] = "SELECT submitted_at FROM docs WHERE collection = ?1 AND id = ?2",
     [SQL_LIST] = ("SELECT doc FROM docs WHERE collection = ?1 AND NOT deleted AND (?2 IS NULL OR state = ?2) AND (?3 IS NULL OR user = ?3)"
                   " AND (?4 IS NULL OR submitted_at < ?5 OR (submitted_at = ?5 AND id > ?4)) ORDER BY submitted_at DESC, id LIMIT ?6"),
     [SQL_EACH] = "SELECT id, seq, doc FROM docs WHERE collection = ?1 AND NOT deleted ORDER BY id",
@@ -286,40 +285,19 @@ static int get(pst_store *s, const char *collection, const char *id, json_t **re
     return rc;
 }
 
-/* Where the last page ended. */
-static int submitted_of(lite *l, const char *collection, const char *id, int64_t *ret_time, pst_err *err)
-{
-    sqlite3_stmt *q = NULL;
-    int rc = use(l, SQL_SUBMITTED, &q, err);
-    if (rc < 0)
-        return rc;
-    bind(q, 1, collection);
-    bind(q, 2, id);
-    rc = step(l, q, "cannot read", err);
-    if (rc > 0)
-        *ret_time = sqlite3_column_int64(q, 0);
-    else if (!rc)
-        rc = pst_err_set(err, PST_ENOTFOUND, PST_CLASS_DATA, "sqlite", 0, "%s has no %s to go on after", collection, id);
-    done(l, SQL_SUBMITTED);
-    return rc > 0 ? 0 : rc;
-}
-
 /* Pages by (submitted_at, id) of the last document seen, as in store_mongo.c. The statement is reset on every way, or it would hold a read lock. */
 static int list(pst_store *s, const char *collection, const pst_store_query *query, json_t **ret_docs, pst_err *err)
 {
     lite *l = (lite *)s;
     sqlite3_stmt *q = NULL;
-    int64_t after = 0;
-    int rc = query->after ? submitted_of(l, collection, query->after, &after, err) : 0;
-    if (!rc)
-        rc = use(l, SQL_LIST, &q, err);
+    int rc = use(l, SQL_LIST, &q, err);
     if (rc < 0)
         return rc;
     bind(q, 1, collection);
     bind(q, 2, query->state);
     bind(q, 3, query->user);
     bind(q, 4, query->after);
-    sqlite3_bind_int64(q, 5, after);
+    sqlite3_bind_int64(q, 5, query->after_time);
     sqlite3_bind_int64(q, 6, (int64_t)query->limit);
     json_t *docs = json_array(), *doc = NULL;
     for (;;) {

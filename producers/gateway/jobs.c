@@ -97,8 +97,8 @@ static void text_set(char **to, const char *value)
     *to = pst_strdup(value);
 }
 
-/* What the request's address and head say beside its body: id, user and time of the event. */
-void gw_request_complete(pst_http_req *req, pst_job_request *r)
+/* What the request's address and head say beside its body: id, user and time of the event. false: they cannot be, and req is answered. */
+bool gw_request_complete(pst_http_req *req, pst_job_request *r)
 {
     const char *key = gw_header(req, "Idempotency-Key"), *user = gw_query(req, "user");
     char uuid[37];
@@ -116,6 +116,7 @@ void gw_request_complete(pst_http_req *req, pst_job_request *r)
     free(known);
     gw_caller_sign(req, r);
     r->time = pst_now_us();
+    return !gw_request_refuse(req, r);
 }
 
 /* True when the request was answered already, because nothing can come of it. */
@@ -148,11 +149,10 @@ static void submit(void *arg, pst_http_req *req)
     if (request_of(req, &r, &err) < 0)
         pst_http_problem_err(req, &err);
     else
-        refused = refuse(req, &r);
+        refused = refuse(req, &r) || !gw_request_complete(req, &r) || gw_reused_refuse(g, req, &r);
     if (refused)
         pst_metric_add(g->refused, 1);
     else {
-        gw_request_complete(req, &r);
         pst_training_id(r.user, r.request_id, id);
         gw_publisher_send(g->publisher, req, &r, id, id, NULL);
     }
@@ -161,17 +161,20 @@ static void submit(void *arg, pst_http_req *req)
 
 /* ---- halt, resume, terminate, delete, hold, release, reprioritise ---- */
 
-/* One that was submitted here a moment ago may not be in the store yet. A store that cannot be asked refuses nothing: the Trainer decides. */
+/* One that was submitted here a moment ago may not be in the store yet. Before the Trainer has made the store there are none; one
+ * that cannot be asked for another reason refuses nothing: the Trainer decides. */
 static bool is_unknown(gw_state *g, const char *id)
 {
     pst_err err = {0};
     json_t *doc = NULL;
-    pst_store *s = gw_after_knows(g, id) ? NULL : gw_store_lock(g, &err);
-    bool unknown = s && pst_store_get(s, "jobs", id, &doc, &err) == PST_ENOTFOUND;
+    if (gw_after_knows(g, id))
+        return false;
+    pst_store *s = gw_store_lock(g, &err);
+    int rc = s ? pst_store_get(s, "jobs", id, &doc, &err) : err.code;
     if (s)
         gw_store_unlock(g);
     json_decref(doc);
-    return unknown;
+    return rc == PST_ENOTFOUND;
 }
 
 /* The Trainer judges the priority; NULL where the action has none. */
@@ -186,12 +189,15 @@ static void act(gw_state *g, pst_http_req *req, pst_job_action action, const cha
     if (!gw_job_allowed(g, req, true))
         return;
     pst_job_request r = {.request_id = pst_strdup(""), .user = pst_strdup("anonymous"), .action = action, .training_id = pst_strdup(id)};
-    gw_request_complete(req, &r);
-    if (!gw_caller_name(req) && !strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
-        text_set(&r.user, pst_account_name(NULL));
     if (priority)
         pst_str_map_set(&r.options, &r.n_options, "priority", priority);
-    gw_publisher_send(g->publisher, req, &r, id, id, NULL);
+    if (gw_request_complete(req, &r)) {
+        if (!gw_caller_name(req) &&
+            !strcmp(r.user, "anonymous")) /* whoever has the platform's one token acts for the account that runs it */
+            text_set(&r.user, pst_account_name(NULL));
+        gw_publisher_send(g->publisher, req, &r, id, id, NULL);
+    } else
+        pst_metric_add(g->refused, 1);
     pst_event_clear(&pst_job_request_type, &r);
 }
 
@@ -233,8 +239,14 @@ static void reprioritise(void *arg, pst_http_req *req)
 
 /* ---- list and show ---- */
 
-/* A page token is the id of the last job that was looked at, with a mark of the filters: with others it would begin anywhere. */
-static void mark_of(const pst_http_req *req, const char *id, char ret[17])
+/* A page token is TIME.ID.MARK: where the last job that was looked at stands in the list, which holds when that job has been deleted meanwhile, and a
+ * mark of the filters: with others it would begin anywhere. */
+typedef struct place {
+    int64_t time; /* "submitted_at" */
+    char *id;     /* NULL: the list's beginning */
+} place;
+
+static void mark_of(const pst_http_req *req, const char *where, char ret[17])
 {
     static const char *const filters[] = {"state", "user", "queue", "name"};
     pst_buf text = {0};
@@ -242,26 +254,36 @@ static void mark_of(const pst_http_req *req, const char *id, char ret[17])
         const char *value = pst_http_query(req, filters[i]);
         pst_buf_printf(&text, "%zu %s ", value ? strlen(value) : 0, value ? value : "");
     }
-    pst_buf_adds(&text, id);
+    pst_buf_adds(&text, where);
     char hex[65];
     pst_sha256_hex(text.data, text.len, hex);
     snprintf(ret, 17, "%.16s", hex);
     pst_buf_done(&text);
 }
 
-/* The id in the request's page token; free(). NULL: it is none of ours, or there is none, which *ret_there tells apart. */
-static char *id_of_token(const pst_http_req *req, bool *ret_there)
+static bool place_parse(const char *text, place *ret)
+{
+    char *end = NULL;
+    long long time = strtoll(text, &end, 10);
+    if (end == text || *end != '.' || !end[1])
+        return false;
+    *ret = (place){time, pst_strdup(end + 1)};
+    return true;
+}
+
+/* The place in the request's page token; false: it is none of ours. */
+static bool place_of_token(const pst_http_req *req, place *ret)
 {
     const char *token = gw_query(req, "page_token"), *dot = token ? strrchr(token, '.') : NULL;
     char mark[17] = "";
-    *ret_there = token && *token;
-    char *id = dot ? pst_strndup(token, (size_t)(dot - token)) : NULL;
-    if (id)
-        mark_of(req, id, mark);
-    if (id && strcmp(mark, dot + 1) == 0)
-        return id;
-    free(id);
-    return NULL;
+    if (!token || !*token)
+        return true;
+    char *where = dot ? pst_strndup(token, (size_t)(dot - token)) : NULL;
+    if (where)
+        mark_of(req, where, mark);
+    bool ours = where && strcmp(mark, dot + 1) == 0 && place_parse(where, ret);
+    free(where);
+    return ours;
 }
 
 static const char *filter(const pst_http_req *req, const char *name)
@@ -276,8 +298,8 @@ static bool is_wanted(const pst_http_req *req, const json_t *doc)
     return (!queue || !strcmp(pst_json_str(doc, "queue", ""), queue)) && (!name || !fnmatch(name, pst_json_str(doc, "name", ""), 0));
 }
 
-/* Adds those of a page of the store that are wanted, up to limit, and returns how many it has looked at. *last: the id of the last one of them. */
-static size_t add_page(const pst_http_req *req, const json_t *docs, size_t limit, json_t *to, char **last)
+/* Adds those of a page of the store that are wanted, up to limit, and returns how many it has looked at. *last: where the last one of them stands. */
+static size_t add_page(const pst_http_req *req, const json_t *docs, size_t limit, json_t *to, place *last)
 {
     size_t i;
     json_t *doc;
@@ -285,21 +307,23 @@ static size_t add_page(const pst_http_req *req, const json_t *docs, size_t limit
     {
         if (json_array_size(to) == limit)
             return i;
-        free(*last);
-        *last = pst_strdup(pst_json_str(doc, "training_id", ""));
+        free(last->id);
+        *last = (place){pst_json_int(doc, "submitted_at", 0), pst_strdup(pst_json_str(doc, "training_id", ""))};
         if (is_wanted(req, doc))
             json_array_append(to, doc);
     }
     return json_array_size(docs);
 }
 
-static void reply_list(pst_http_req *req, json_t *jobs, const char *last, bool more)
+static void reply_list(pst_http_req *req, json_t *jobs, const place *last, bool more)
 {
     char mark[17];
     json_t *token = json_null();
-    if (more && last) {
-        mark_of(req, last, mark);
-        token = json_sprintf("%s.%s", last, mark);
+    if (more && last->id) {
+        char *where = pst_sprintf("%lld.%s", (long long)last->time, last->id);
+        mark_of(req, where, mark);
+        token = json_sprintf("%s.%s", where, mark);
+        free(where);
     }
     pst_http_reply_json(req, 200, json_pack("{s:o, s:o}", "jobs", jobs, "next_page_token", token));
 }
@@ -311,9 +335,9 @@ static void list_now(void *arg, pst_http_req *req)
     gw_state *g = arg;
     pst_err err = {0};
     size_t limit = gw_limit(req, 100, LIST_MAX), looked = 0;
-    bool is_token, searches = filter(req, "queue") || filter(req, "name"), room = true, more = false;
-    char *last = id_of_token(req, &is_token);
-    if (is_token && !last) {
+    bool searches = filter(req, "queue") || filter(req, "name"), room = true, more = false;
+    place last = {0};
+    if (!place_of_token(req, &last)) {
         pst_http_problem(req, 400, "foreign-page-token", NULL,
                          "this page_token belongs to another list; take `next_page_token` of the page before, and the same filters");
         return;
@@ -328,7 +352,7 @@ static void list_now(void *arg, pst_http_req *req)
     while (!rc && room && looked < LOOKED_MAX) {
         json_t *docs = NULL;
         size_t asked = searches || limit >= STORE_PAGE ? STORE_PAGE : limit + 1;
-        pst_store_query q = {.state = filter(req, "state"), .user = user, .after = last, .limit = asked};
+        pst_store_query q = {.state = filter(req, "state"), .user = user, .after = last.id, .after_time = last.time, .limit = asked};
         pst_store *s = gw_store_lock(g, &err);
         rc = s ? pst_store_list(s, "jobs", &q, &docs, &err) : err.code;
         gw_store_unlock(g);
@@ -342,15 +366,12 @@ static void list_now(void *arg, pst_http_req *req)
         room = n == asked && json_array_size(jobs) < limit;
         json_decref(docs);
     }
-    if (rc == PST_ENOTFOUND)
-        pst_http_problem(req, 400, "page-token-gone", NULL,
-                         "the job that this page_token stands for is no longer known; begin with the first page");
-    else if (rc < 0)
+    if (rc < 0)
         pst_http_problem_err(req, &err);
     else
-        reply_list(req, json_incref(jobs), last, more);
+        reply_list(req, json_incref(jobs), &last, more);
     json_decref(jobs);
-    free(last);
+    free(last.id);
 }
 
 static void show_now(void *arg, pst_http_req *req)
@@ -391,7 +412,8 @@ static void show(void *arg, pst_http_req *req)
     }
 #define NOT_PUBLISHED                                                                                                               \
     {403, "a page of another origin, or a right on the cluster that is missing", GW_PROBLEM},                                       \
-        {409, "the registry does not take the event's schema", GW_PROBLEM}, {500, "it could not be published", GW_PROBLEM},         \
+        {409, "the registry does not take the event's schema, or the request id stands for another submission", GW_PROBLEM},        \
+        {500, "it could not be published", GW_PROBLEM},                                                                             \
     {                                                                                                                               \
         503, "the broker or the registry is not reached, or too many requests wait; ask again with the same request id", GW_PROBLEM \
     }

@@ -6,8 +6,12 @@
 
 /* Answers a manifest that cannot run with all that is wrong with it: true. */
 bool gw_manifest_refuse(pst_http_req *req, const char *manifest);
-/* What the request's address and head say beside its body: id, user and time of the event. */
-void gw_request_complete(pst_http_req *req, pst_job_request *r);
+/* What the request's address and head say beside its body: id, user and time of the event. false: they cannot be, and req is answered. */
+bool gw_request_complete(pst_http_req *req, pst_job_request *r);
+/* request_check.c: answers a request whose texts the Trainer could only refuse as nobody's: true. */
+bool gw_request_refuse(pst_http_req *req, const pst_job_request *r);
+/* The same for a submission whose request id stands for another manifest or other code already. */
+bool gw_reused_refuse(gw_state *g, pst_http_req *req, const pst_job_request *r);
 /* POST /v1/jobs with a body of multipart/form-data. Takes req. */
 void gw_jobs_upload(gw_state *g, pst_http_req *req);
 

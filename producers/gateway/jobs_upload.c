@@ -48,12 +48,13 @@ static void send_upload(void *arg)
     g->uploads--;
     u->request.code = u->archive.len ? &u->code : NULL;
     pst_training_id(u->request.user, u->request.request_id, id);
-    if (!u->err.code)
-        gw_publisher_send(g->publisher, u->req, &u->request, id, id, NULL);
-    else {
-        pst_metric_add(g->refused, 1);
+    bool refused = u->err.code || gw_reused_refuse(g, u->req, &u->request);
+    if (u->err.code)
         pst_http_problem_err(u->req, &u->err);
-    }
+    if (refused)
+        pst_metric_add(g->refused, 1);
+    else
+        gw_publisher_send(g->publisher, u->req, &u->request, id, id, NULL);
     u->request.code = NULL;
     pst_code_done(&u->code);
     pst_event_clear(&pst_job_request_type, &u->request);
@@ -134,7 +135,12 @@ void gw_jobs_upload(gw_state *g, pst_http_req *req)
                   .archive = archive,
                   .media_type = type_of(archive),
                   .request = {.request_id = pst_strdup(""), .user = pst_strdup("anonymous"), .manifest = manifest}};
-    gw_request_complete(req, &u->request);
+    if (!gw_request_complete(req, &u->request)) {
+        pst_metric_add(g->refused, 1);
+        pst_event_clear(&pst_job_request_type, &u->request);
+        free(u);
+        return;
+    }
     g->uploads++;
     if (!archive.len)
         send_upload(u);

@@ -38,6 +38,14 @@ def lists():
     check(call(f"/v1/jobs?name=x&page_token={token}", 400)["code"] == "foreign-page-token", "a token of another list is taken")
     check(call(f"/v1/jobs?page_token={token[:-1]}", 400)["code"] == "foreign-page-token", "a cut token is taken")
     check(call("/v1/jobs/training-nothing", 404)["code"] == "unknown-job", "an unknown job")
+    gone = [call("/v1/jobs", 202, data=manifest(f"gone-{i}", "true", extra="penstock: {hold: true}\n").encode())["training_id"] for i in range(4)]
+    until(lambda: len(call("/v1/jobs?name=gone-*")["jobs"]) == 4, 30, "four jobs are listed")
+    page = call("/v1/jobs?limit=2")  # the last job of a page is deleted: the next page is there all the same
+    check([j["training_id"] for j in page["jobs"]] == gone[:1:-1], page)
+    call(f"/v1/jobs/{gone[2]}", 202, method="DELETE")
+    until(lambda: len(call("/v1/jobs?name=gone-*")["jobs"]) == 3, 30, "one of them is deleted")
+    page = call(f"/v1/jobs?limit=2&page_token={page['next_page_token']}")
+    check([j["training_id"] for j in page["jobs"]] == gone[1::-1] and page["next_page_token"], page)
     return ids
 
 
@@ -61,6 +69,14 @@ def after():
     again = call("/v1/jobs", 202, data=text(0).encode(), headers={"Idempotency-Key": "after-0"})
     check(again["training_id"] == call(f"/v1/jobs?name=after-0&after=jobs.requests:{again['partition']}:{again['offset']}")["jobs"][0]["training_id"], "an idempotency key")
     check(len(call("/v1/jobs?name=after-0")["jobs"]) == 1, "a second job of one idempotency key")
+    check(call("/v1/jobs", 409, data=text(9).encode(), headers={"Idempotency-Key": "after-0"})["code"] == "request-id-reused", "another manifest under one key")
+    # What the Trainer could only refuse as nobody's is refused at once, and is not published.
+    plain = {"manifest": text(8)}
+    for path, data, head in (("/v1/jobs", text(8).encode(), {"Idempotency-Key": "k" * 257}), ("/v1/jobs", text(8).encode(), {"Idempotency-Key": b"\xff\xfe"}),
+                             ("/v1/jobs?user=" + "u" * 257, text(8).encode(), {}), ("/v1/jobs?user=%ff", text(8).encode(), {}), ("/v1/jobs?user=a%0ab", text(8).encode(), {}),
+                             ("/v1/jobs", {**plain, "user": "u" * 257}, {}), ("/v1/jobs", {**plain, "request_id": "a\nb"}, {}), ("/v1/jobs", {**plain, "training_id": "training-mine"}, {}),
+                             (f"/v1/jobs/{tid}/halt", b"", {"Idempotency-Key": "k" * 257})):
+        check(call(path, 400, data=data, headers=head, method="POST")["code"] == "bad-request", path)
     call(f"/v1/jobs/{tid}?after=jobs.state:{p.read(PREFIX + 'jobs.state')[-1].partition()}:0")
     for bad in ("x", "jobs.requests:0", "jobs.requests:0:", ":0:0", "jobs.requests:-1:0", "jobs.requests:0:-1", "jobs.requests:0:99999", "jobs.requests:99:0", "logs:0:0", "jobs.requests:0:0:0", "jobs.requests::0",
                 "jobs.requests:0:99999999999999999999"):
@@ -73,6 +89,13 @@ def after():
     files = {"manifest": ("m.yml", manifest("upload", "sh run.sh"), "text/yaml"), "code": ("c.zip", code.getvalue(), "application/octet-stream")}
     r = requests.post(p.gateway + "/v1/jobs", files=files, headers={**me, "Idempotency-Key": "upload"}, timeout=60)
     check(r.status_code == 202 and r.headers["Location"] == "/v1/jobs/" + r.json()["training_id"], r.text)
+    until(lambda: p.http("/v1/jobs/" + r.json()["training_id"])[0] == 200, 30, "the upload is known")
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w") as z:
+        z.writestr("run.sh", "exit 8\n")
+    for archive, status in ((code.getvalue(), 202), (other.getvalue(), 409)):
+        twice = requests.post(p.gateway + "/v1/jobs", files={**files, "code": ("c.zip", archive, "application/zip")}, headers={**me, "Idempotency-Key": "upload"}, timeout=60)
+        check(twice.status_code == status, f"the same key, {status} is due: {twice.status_code} {twice.text}")
     check(p.wait_state(r.json()["training_id"], "FAILED")["reason"].count("7") > 0, "the upload's code did not run")
     alone = requests.post(p.gateway + "/v1/jobs", files={"manifest": manifest("alone", "true")}, headers=me, timeout=60)
     check(alone.status_code == 202, alone.text)

@@ -19,13 +19,15 @@ framework:
 export function open(root) {
     const text = h("textarea", {id: "manifest", rows: 18, spellcheck: false, value: EXAMPLE, "aria-describedby": "wrong"});
     const wrong = h("p.wrong", {id: "wrong", role: "alert", hidden: true});
-    const file = h("input", {type: "file", accept: ".yml,.yaml,.json", onchange: async () => { if (file.files[0]) text.value = await file.files[0].text(); }});
-    const code = h("input", {type: "file", accept: ".zip"});
+    /* The same request sent twice, as by an impatient second press, is one job; anything else is another request. */
+    let key;
+    const renew = () => { key = crypto.randomUUID?.() || String(Math.random()).slice(2); };
+    renew();
+    const file = h("input", {type: "file", accept: ".yml,.yaml,.json", onchange: async () => { if (file.files[0]) text.value = await file.files[0].text(); renew(); }});
+    const code = h("input", {type: "file", accept: ".zip", onchange: renew});
     const upload = accepts("/v1/jobs", "multipart/form-data") ? "own" : serves("/v1/models", "post") ? "ffdl" : "";
     const go = h("button.main", {type: "submit"}, "submit");
-    /* The same request sent twice, as by an impatient second press, is one job. */
-    let key = crypto.randomUUID?.() || String(Math.random()).slice(2);
-    text.addEventListener("input", () => { key = crypto.randomUUID?.() || String(Math.random()).slice(2); });
+    text.addEventListener("input", renew);
 
     async function send(e) {
         e.preventDefault();
@@ -38,7 +40,7 @@ export function open(root) {
                 const form = new FormData();
                 form.append("manifest", new Blob([text.value], {type: "application/yaml"}), "manifest.yml");
                 form.append(upload === "own" ? "code" : "model_definition", archive, archive.name);
-                d = await call("POST", upload === "own" ? "v1/jobs" : "v1/models?version=2017-02-13", form);
+                d = await call("POST", upload === "own" ? "v1/jobs" : "v1/models?version=2017-02-13", form, undefined, upload === "own" ? {"Idempotency-Key": key} : undefined);
             } else
                 d = await call("POST", "v1/jobs", text.value, "application/yaml", {"Idempotency-Key": key});
             const id = d.training_id || d.model_id;
