@@ -65,7 +65,9 @@ static bool makes_sense(pst_job_action a, const pst_job_state *s)
 {
     bool halted = s->state == PST_JOB_PUBLIC_STATE_HALTED, queued = s->state == PST_JOB_PUBLIC_STATE_QUEUED;
     switch (a) {
-    case PST_JOB_ACTION_HALT: return !pst_job_state_is_ended(s->state) && s->stop_action == PST_JOB_STOP_ACTION_NONE;
+    case PST_JOB_ACTION_HALT: /* one that is being pre-empted would come back */
+        return !pst_job_state_is_ended(s->state) &&
+               (s->stop_action == PST_JOB_STOP_ACTION_NONE || s->stop_action == PST_JOB_STOP_ACTION_PREEMPT);
     case PST_JOB_ACTION_RESUME: return halted || s->state == PST_JOB_PUBLIC_STATE_FAILED;
     case PST_JOB_ACTION_TERMINATE: return !pst_job_state_is_ended(s->state) || halted;
     case PST_JOB_ACTION_HOLD: return queued && !s->held_by;

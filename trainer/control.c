@@ -249,7 +249,8 @@ static bool reaches(pst_job_action action, const pst_job_state *task)
 {
     bool halted = task->state == PST_JOB_PUBLIC_STATE_HALTED, is_ended = pst_job_state_is_ended(task->state);
     switch (action) {
-    case PST_JOB_ACTION_HALT: return !is_ended && task->stop_action == PST_JOB_STOP_ACTION_NONE;
+    case PST_JOB_ACTION_HALT: /* one that is being pre-empted would come back */
+        return !is_ended && (task->stop_action == PST_JOB_STOP_ACTION_NONE || task->stop_action == PST_JOB_STOP_ACTION_PREEMPT);
     case PST_JOB_ACTION_RESUME: return halted || task->state == PST_JOB_PUBLIC_STATE_FAILED;
     case PST_JOB_ACTION_TERMINATE: return !is_ended || halted;
     case PST_JOB_ACTION_REPRIORITISE: return !is_ended;

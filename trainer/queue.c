@@ -277,6 +277,41 @@ static bool waits_for_retry(tcore *c, trainer_job *j)
     return true;
 }
 
+/* Its queue's quota was lowered below what it needs: true. It waits for the quota to be raised, as what is in a deleted queue waits, and holds up nobody. */
+static bool is_over_alone(tcore *c, trainer_job *j)
+{
+    const trainer_queue *q = j->queue;
+    trainer_lane *l = j->lane;
+    bool over = (q->has_cpu && j->needs.cpu > q->quota.cpu) || (q->has_memory && j->needs.memory > q->quota.memory) ||
+                (q->has_gpus && j->needs.gpus > q->quota.gpus);
+    if (!q->known || !over)
+        return false;
+    char *why = trainer_queue_exceeds(q, &j->needs);
+    if (why)
+        say_queued(c, j, why);
+    free(why);
+    l->next++;
+    return true;
+}
+
+/* A task of an array that has as many running as it may (%N): true. Those that were resumed all wait in the queue at once. */
+static bool waits_for_its_array(tcore *c, trainer_job *j)
+{
+    trainer_job *array = *j->s.array_of ? pst_map_get(&c->jobs, j->s.array_of) : NULL;
+    if (!array || !array->s.array)
+        return false;
+    int limit = trainer_array_tasks(array)->limit;
+    if (!limit || array->s.array->running < limit)
+        return false;
+    if (j->unsaid || !j->lane->next) {
+        char *why = pst_sprintf("its array lets %d task%s run at a time", limit, limit == 1 ? "" : "s");
+        say_queued(c, j, why);
+        free(why);
+    }
+    j->lane->next++;
+    return true;
+}
+
 /* What the queue's rules forbid now: true. A rule that is only about its user, or GPUs, lets others of the queue pass. */
 static bool is_forbidden(tcore *c, trainer_job *j)
 {
@@ -329,7 +364,7 @@ static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
         l->closed |= ++l->looks >= LOOKS_MAX;
         return;
     }
-    if (is_too_large(c, p->site, j) || is_forbidden(c, j))
+    if (is_too_large(c, p->site, j) || waits_for_its_array(c, j) || is_over_alone(c, j) || is_forbidden(c, j))
         return;
     trainer_node **nodes = NULL;
     const trainer_node *node = find_place(c, j, &nodes, &reason, &bound);

@@ -247,6 +247,24 @@ static void test_arrays_no_more_at_once_than_it_says(void **state)
     done(&b);
 }
 
+/* They all wait in the queue at once; no more run for that. */
+static void test_arrays_resumed_runs_no_more_at_once_than_it_says(void **state)
+{
+    bench b = start(16);
+    submit(&b, "0-5%2");
+    for (int i = 0; i < 6; i++)
+        ends(&b, i, 1);
+    assert_int_equal(array(&b)->state, PST_JOB_PUBLIC_STATE_FAILED);
+    ask(&b, "go", PST_JOB_ACTION_RESUME);
+    assert_int_equal(array(&b)->array->running, 2);
+    for (int i = 0; i < 6; i++) {
+        assert_true(array(&b)->array->running <= 2);
+        ends(&b, i, 0);
+    }
+    assert_int_equal(array(&b)->state, PST_JOB_PUBLIC_STATE_COMPLETED);
+    done(&b);
+}
+
 static void test_arrays_a_failed_task_is_no_matter_of_the_others(void **state)
 {
     bench b = start(2);
@@ -451,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_arrays_too_much_of_a_manifest_is_refused),
         cmocka_unit_test(test_arrays_tasks_are_admitted_lazily_and_in_order),
         cmocka_unit_test(test_arrays_no_more_at_once_than_it_says),
+        cmocka_unit_test(test_arrays_resumed_runs_no_more_at_once_than_it_says),
         cmocka_unit_test(test_arrays_a_failed_task_is_no_matter_of_the_others),
         cmocka_unit_test(test_arrays_one_task_resumed_takes_its_array_along),
         cmocka_unit_test(test_arrays_terminate_reaches_every_task),

@@ -1,6 +1,7 @@
 /* test_trainer_queues.c - queues as the Trainer goes by them: which there are, what each may have, whose turn it is, and that a wide job is not
  * starved by narrow ones. */
 #include "schemas/avro.h"
+#include "schemas/task_array.h"
 #include "schemas/training_id.h"
 #include "trainer/trainer_core.h"
 
@@ -536,6 +537,53 @@ static void test_queues_what_is_asked_of_a_job_that_is_moved_counts(void **unuse
     done(&b);
 }
 
+static void test_queues_one_above_a_lowered_quota_holds_up_nobody(void **unused)
+{
+    bench b = start();
+    node(&b, "", 8, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"q", .quota = {.has_cpus = true, .cpus = 4}});
+    char *runs = submit(&b, (wanted){.queue = "q", .cpus = 4}), *large = submit(&b, (wanted){.queue = "q", .cpus = 3});
+    char *small = submit(&b, (wanted){.queue = "q", .cpus = 1});
+    define(&b, (pst_queue_spec){.name = (char *)"q", .quota = {.has_cpus = true, .cpus = 2}});
+    ends(&b, runs);
+    says(&b, large, "can never run it");
+    assert_string_equal(state(&b, large), "QUEUED");
+    assert_string_equal(state(&b, small), "PENDING");
+    define(&b, (pst_queue_spec){.name = (char *)"q", .quota = {.has_cpus = true, .cpus = 4}});
+    ends(&b, small);
+    assert_string_equal(state(&b, large), "PENDING");
+    free(runs);
+    free(large);
+    free(small);
+    done(&b);
+}
+
+/* Without the array's halt it would wait again, and come back. */
+static void test_queues_the_halt_of_an_array_reaches_tasks_that_are_moved(void **unused)
+{
+    bench b = start();
+    char id[64], task[80];
+    node(&b, "", 1, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    pst_job_request r = {.request_id = (char *)"a", .user = (char *)"ann"};
+    r.manifest =
+        (char *)"name: j\ncpus: 1\nmemory: 1 MiB\nframework: {name: custom, version: 1, command: run}\npenstock: {array: \"0-1\"}\n";
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    pst_training_id("ann", "a", id);
+    pst_task_id(id, 0, task);
+    assert_string_equal(state(&b, task), "PENDING");
+    char *urgent = submit(&b, (wanted){.queue = "urgent"});
+    assert_int_equal(tcore_job(b.core, task)->stop_action, PST_JOB_STOP_ACTION_PREEMPT);
+    r = (pst_job_request){.request_id = (char *)"h", .user = (char *)"ann", .action = PST_JOB_ACTION_HALT, .training_id = id};
+    feed(&b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
+    assert_int_equal(tcore_job(b.core, task)->stop_action, PST_JOB_STOP_ACTION_HALT);
+    ends(&b, task);
+    assert_string_equal(state(&b, task), "HALTED");
+    assert_string_equal(state(&b, id), "HALTED");
+    free(urgent);
+    done(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +603,8 @@ int main(void)
         cmocka_unit_test(test_queues_nobody_is_moved_in_vain_or_by_less),
         cmocka_unit_test(test_queues_of_several_only_those_go_that_must),
         cmocka_unit_test(test_queues_what_is_asked_of_a_job_that_is_moved_counts),
+        cmocka_unit_test(test_queues_one_above_a_lowered_quota_holds_up_nobody),
+        cmocka_unit_test(test_queues_the_halt_of_an_array_reaches_tasks_that_are_moved),
     };
     return cmocka_run_group_tests_name("trainer_queues", tests, NULL, NULL);
 }
