@@ -43,6 +43,7 @@ typedef struct gw_state {
     gw_who *who;
     gw_hub *hub;
     gw_owners *owners; /* owners.h */
+    pst_timer *look_again;
     gw_feed *feed;
     gw_publisher *publisher;
     pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
@@ -83,6 +84,8 @@ void gw_hub_begin(gw_hub *h, const gw_places *from);
  * only: what is about a job is shown where the job is this user's; NULL = of everybody. */
 void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key, const char *only);
 /* Whose a job is (NULL: not known), for streams with `only`; without it they show no job at all. */
+/* From time to time: events whose owner was not known are looked at again. */
+void gw_hub_again(gw_hub *h);
 void gw_hub_set_owners(gw_hub *h, const char *(*owner_of)(void *arg, const char *training_id), void *arg);
 /* Ends all streams, whose clients come again and are weighed anew: who may what has changed. */
 void gw_hub_end_streams(gw_hub *h);

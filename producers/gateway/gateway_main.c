@@ -159,6 +159,13 @@ static char *describe(void)
     return text;
 }
 
+enum { LOOK_AGAIN_US = 250000 };
+
+static void look_again(void *arg)
+{
+    gw_hub_again(arg);
+}
+
 static const char *owner_of(void *arg, const char *training_id)
 {
     return gw_owners_of(arg, training_id);
@@ -186,6 +193,7 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
     g->hub = gw_hub_new();
     g->owners = gw_owners_new(g);
     gw_hub_set_owners(g->hub, owner_of, g->owners);
+    g->look_again = pst_timer_new(g->loop, LOOK_AGAIN_US, LOOK_AGAIN_US, look_again, g->hub);
     g->description = describe();
     gw_routes_add(g->http, g);
     if (!strncmp(g->client->settings->store.value, "memory:", 7))
@@ -231,6 +239,7 @@ static void take_apart(gw_state *g)
     pst_store_close(g->store);
     gw_owners_free(g->owners);
     pst_metrics_free(g->metrics);
+    pst_timer_free(g->look_again);
     pst_loop_free(g->loop);
     pst_dump_free(g->dump);
     free(g->description);

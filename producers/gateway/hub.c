@@ -20,6 +20,7 @@ enum {
     AHEAD_MAX = 10000, /* records that another gateway may have been quicker by */
     AHEAD_US = 10 * 1000000
 };
+enum { UNKNOWN_US = 3000000 }; /* an event whose owner is not known by then is shown to those alone who see all */
 
 typedef struct item {
     char *kind, *key, *id;
@@ -110,18 +111,23 @@ void gw_hub_dump(const gw_hub *h, json_t *to)
                                   (json_int_t)h->bytes, "held_bytes", (json_int_t)(h->live - h->bytes), "streams", streams));
 }
 
-/* Models, pipelines and what measures those are everybody's; all else is about one job, and shown only where it is known whose. */
-static bool may_see(const client *c, const item *i)
+typedef enum { SEES_NOT, SEES, SEES_LATER } sight;
+
+/* Models, pipelines and what measures those are everybody's; all else is about one job, and shown only where it is known whose. Topics have no order
+ * between them, so that a job's first event may come before the record that says whose it is: LATER, for a while. */
+static sight may_see(const client *c, const item *i)
 {
     static const char *const shared[] = {"model", "pipeline", "worker"};
     const gw_hub *h = c->hub;
     if (!c->only || (!strcmp(i->kind, "metric") && !strncmp(i->key, "pipeline:", 9)))
-        return true;
+        return SEES;
     for (size_t k = 0; k < sizeof shared / sizeof *shared; k++)
         if (!strcmp(i->kind, shared[k]))
-            return true;
+            return SEES;
     const char *owner = h->owner_of ? h->owner_of(h->owner_arg, i->key) : NULL;
-    return owner && !strcmp(owner, c->only);
+    if (!owner && *i->key && pst_mono_us() - i->came_us < UNKNOWN_US)
+        return SEES_LATER;
+    return owner && !strcmp(owner, c->only) ? SEES : SEES_NOT;
 }
 
 static bool wants_kind(const client *c, const char *kind)
@@ -213,10 +219,21 @@ static void advance(client *c)
     if (c->next < h->first && pst_http_stream_backlog(c->stream) < WINDOW_BYTES)
         report_missed(c);
     while (c->next >= h->first && c->next < h->end && pst_http_stream_backlog(c->stream) < WINDOW_BYTES) {
-        const item *i = &h->ring[c->next++ % RING];
-        if (!had(c, i) && wants(c, i) && may_see(c, i) && give(c, i) < 0)
+        const item *i = &h->ring[c->next % RING];
+        sight sees = had(c, i) || !wants(c, i) ? SEES_NOT : may_see(c, i);
+        if (sees == SEES_LATER)
+            return;
+        c->next++;
+        if (sees == SEES && give(c, i) < 0)
             return; /* it is being closed; on_close follows */
     }
+}
+
+void gw_hub_again(gw_hub *h)
+{
+    for (client *c = h->clients; c; c = c->next_client)
+        if (c->only)
+            advance(c);
 }
 
 static void on_drained(void *arg)

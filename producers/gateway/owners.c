@@ -1,5 +1,5 @@
-/* owners.c - a map that is emptied when it is full: what is forgotten is asked of the store again. An id that the store does not know is asked for once a
- * second at most, so that the log lines of a job that was deleted do not become so many look-ups. */
+/* owners.c - a map that is emptied when it is full: what is forgotten is asked of the store again. An id that the store does not know is asked for five
+ * times a second at most, so that the log lines of a job that was deleted do not become so many look-ups. */
 #include "producers/gateway/owners.h"
 
 #include "common/base/clock.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OWNERS_MAX = 100000, AGAIN_US = 1000000 };
+enum { OWNERS_MAX = 100000, AGAIN_US = 200000 };
 
 typedef struct owner {
     int64_t asked_us; /* of one that is not known */

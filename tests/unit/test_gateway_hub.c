@@ -50,15 +50,15 @@ static void turn(int ms)
     pst_loop_run_for(loop, ms);
 }
 
-static int dial(const char *last_id)
+static int dial_for(const char *only, const char *last_id)
 {
     char text[300];
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)pst_http_port(http)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    int n = snprintf(text, sizeof text, "GET /events/stream HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", last_id ? "Last-Event-ID: " : "",
-                     last_id ? last_id : "", last_id ? "\r\n" : "");
+    int n = snprintf(text, sizeof text, "GET /events/stream%s%s HTTP/1.1\r\nHost: localhost\r\n%s%s%s\r\n", only ? "?only=" : "",
+                     only ? only : "", last_id ? "Last-Event-ID: " : "", last_id ? last_id : "", last_id ? "\r\n" : "");
     assert_int_equal(write(fd, text, (size_t)n), n);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     size_t before = gw_hub_streams(hub);
@@ -66,6 +66,11 @@ static int dial(const char *last_id)
         turn(10);
     assert_int_equal(gw_hub_streams(hub), before + 1);
     return fd;
+}
+
+static int dial(const char *last_id)
+{
+    return dial_for(NULL, last_id);
 }
 
 /* Reads until the word came, or the time is over; adds to b. */
@@ -124,6 +129,55 @@ static void test_hub_large_event_is_named_not_sent(void **state)
         assert_int_equal(strstr(b.data, "id: p/0/1;") != NULL, !resumes);
         hang_up(fd);
     }
+    pst_buf_done(&b);
+}
+
+static const char *owner; /* of every job; NULL = not known yet */
+
+static const char *owner_of(void *arg, const char *training_id)
+{
+    return owner;
+}
+
+/* A user's own event waits until it is known whose it is, and is not passed over; another's is, and holds nobody up. */
+static void test_hub_an_owner_who_comes_late(void **state)
+{
+    pst_buf b = {0};
+    owner = NULL;
+    gw_hub_set_owners(hub, owner_of, NULL);
+    int ann = dial_for("ann", NULL), bob = dial_for("bob", NULL);
+    send_text("event", "e/0/1", 'y', 10);
+    send_text("model", "m/0/1", 'z', 10);
+    turn(100);
+    gw_hub_again(hub);
+    owner = "ann";
+    gw_hub_again(hub);
+    assert_true(hear(ann, &b, "zzzzzzzzzz"));
+    assert_non_null(strstr(b.data, "yyyyyyyyyy"));
+    pst_buf_clear(&b);
+    assert_true(hear(bob, &b, "zzzzzzzzzz"));
+    assert_null(strstr(b.data, "yyyyyyyyyy"));
+    owner = NULL; /* one that nobody ever hears of holds nobody up for long */
+    send_text("event", "e/0/2", 'q', 10);
+    send_text("model", "m/0/2", 'w', 10);
+    int64_t began = pst_mono_us();
+    pst_buf_clear(&b);
+    for (int i = 0; i < 60 && (!b.len || !strstr(b.data, "wwwwwwwwww")); i++) {
+        char part[4096];
+        turn(100);
+        gw_hub_again(hub);
+        ssize_t n = read(ann, part, sizeof part);
+        if (n > 0)
+            pst_buf_add(&b, part, (size_t)n);
+        pst_buf_addc(&b, 0);
+        b.len--;
+    }
+    assert_non_null(strstr(b.data, "wwwwwwwwww"));
+    assert_null(strstr(b.data, "qqqqqqqqqq"));
+    assert_true(pst_mono_us() - began > 2000000);
+    gw_hub_set_owners(hub, NULL, NULL);
+    hang_up(ann);
+    hang_up(bob);
     pst_buf_done(&b);
 }
 
@@ -359,6 +413,7 @@ int main(void)
                                        cmocka_unit_test(test_stream_topics_are_kinds),
                                        cmocka_unit_test_setup_teardown(test_hub_resumes_exactly_at_another_gateway, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_tells_gaps, setup, teardown),
+                                       cmocka_unit_test_setup_teardown(test_hub_an_owner_who_comes_late, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_says_when_kafka_is_away, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_new_client_gets_a_ring_of_many_megabytes, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_hub_slow_clients_cost_little, setup, teardown)};
