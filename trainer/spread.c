@@ -93,6 +93,7 @@ typedef struct room {
 typedef struct rooms {
     room *at;
     size_t n;
+    const trainer_node *first; /* the first process has to go there, since its checkpoints are; NULL = anywhere */
 } rooms;
 
 static int64_t times(int64_t free, int64_t each)
@@ -163,12 +164,16 @@ static bool is_in(const trainer_node *n, const char *host)
 /* On those of a set; keeps in *ret_placed and *ret_nodes what the best of the sets could take. */
 static trainer_node **try_set(const trainer_gang *g, const rooms *all, const char *host, int *ret_placed, size_t *ret_nodes)
 {
-    rooms r = {pst_alloc((all->n + 1) * sizeof *r.at), 0};
+    rooms r = {.at = pst_alloc((all->n + 1) * sizeof *r.at)};
     int placed = 0;
     for (size_t i = 0; i < all->n; i++)
         if (is_in(all->at[i].node, host))
             r.at[r.n++] = all->at[i];
     trainer_node **to = fill(g, &r, &placed);
+    if (to && all->first && to[0] != all->first) {
+        free(to);
+        to = NULL;
+    }
     if (placed >= *ret_placed) {
         *ret_placed = placed;
         *ret_nodes = r.n;
@@ -265,9 +270,20 @@ static int was_there(const trainer_job *j, const trainer_node *n)
     return j->s.generation && trainer_is_on(j, n->name);
 }
 
+/* The node that keeps its checkpoints, while that is alive: elsewhere it would begin anew. One that is too small for a first process never had it. */
+static const trainer_node *keeper(const trainer_job *j)
+{
+    for (size_t i = 0; *j->s.checkpoint_node && i < j->site->n_nodes; i++) {
+        const trainer_node *n = j->site->nodes[i];
+        if (!strcmp(n->name, j->s.checkpoint_node) && n->known && !n->lost)
+            return holds(&n->capacity, &j->gang->roles[0].each) ? n : NULL;
+    }
+    return NULL;
+}
+
 trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char **ret_why)
 {
-    rooms all = {0};
+    rooms all = {.first = keeper(j)};
     char *closed = NULL;
     int placed;
     size_t nodes;
@@ -294,7 +310,10 @@ trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char *
         free(why);
     }
     trainer_node **to = try_sets(j->gang, &all, &placed, &nodes);
-    if (!to)
+    if (!to && all.first && placed == processes_of(j->gang))
+        *ret_why = pst_sprintf("its checkpoints lie on node %s, which has no room for its first process now: it would begin anew elsewhere",
+                               all.first->name);
+    else if (!to)
         *ret_why = pst_sprintf("it waits for room on several nodes of site %s, all at once: %d of its %d processes find some on %zu%s%s",
                                j->site->name, placed, processes_of(j->gang), nodes, closed ? "; " : "", closed ? closed : "");
     free(closed);

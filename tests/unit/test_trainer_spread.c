@@ -433,6 +433,33 @@ static void test_gang_goes_back_to_where_its_checkpoints_lie(void **unused)
     done(&b);
 }
 
+static void test_gang_waits_for_a_full_node_that_keeps_its_checkpoints(void **unused)
+{
+    bench b = start();
+    char gang[64], other[64];
+    beat(&b);
+    beat_at(&b, "c", "hc", "10.0.0.3");
+    submit(&b, pair);
+    snprintf(gang, sizeof gang, "%s", b.id);
+    both(&b, PST_REPORT_TYPE_RUNNING);
+    told(&b, "b", "learner-2", PST_REPORT_TYPE_CHECKPOINT);
+    submit(&b, "name: one\ncpus: 3\n" COMMAND "penstock: {node: b, priority: 100}\n"); /* takes b as soon as the gang has ended */
+    snprintf(other, sizeof other, "%s", b.id);
+    snprintf(b.id, sizeof b.id, "%s", gang);
+    both(&b, PST_REPORT_TYPE_LOST);
+    for (int i = 0; i < 20; i++) { /* past the pause before a retry */
+        b.now += 5 * SECOND;
+        beat(&b);
+        beat_at(&b, "c", "hc", "10.0.0.3");
+        feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+    }
+    assert_int_equal(job(&b)->generation, 1); /* though a and c hold it */
+    assert_non_null(strstr(job(&b)->reason, "its checkpoints lie on node b"));
+    snprintf(b.id, sizeof b.id, "%s", other);
+    assert_string_equal(job(&b)->node, "b");
+    done(&b);
+}
+
 static void test_job_that_names_a_node_waits_for_that(void **unused)
 {
     bench b = start();
@@ -470,6 +497,7 @@ int main(void)
         cmocka_unit_test(test_force_ends_what_is_silent_and_waits_for_the_rest),
         cmocka_unit_test(test_gang_that_does_not_meet_names_who_is_missing_and_where),
         cmocka_unit_test(test_gang_goes_back_to_where_its_checkpoints_lie),
+        cmocka_unit_test(test_gang_waits_for_a_full_node_that_keeps_its_checkpoints),
         cmocka_unit_test(test_job_that_names_a_node_waits_for_that),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
