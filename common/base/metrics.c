@@ -201,7 +201,25 @@ const char *pst_metric_kind_name(pst_metric_kind kind)
     return names[kind];
 }
 
-void pst_metrics_text(pst_metrics *s, pst_buf *out)
+static bool ends_total(const char *name)
+{
+    size_t len = strlen(name);
+    return len > 6 && !strcmp(name + len - 6, "_total");
+}
+
+/* OpenMetrics calls a counter's family by its name without _total, which all of ours have. One without it could not be told there: of unknown type. */
+static void print_head(pst_buf *out, const pst_metric *m, bool open)
+{
+    size_t len = strlen(m->name);
+    const char *kind = pst_metric_kind_name(m->kind);
+    if (open && m->kind == PST_METRIC_KIND_COUNTER && ends_total(m->name))
+        len -= 6;
+    else if (open && m->kind == PST_METRIC_KIND_COUNTER)
+        kind = "unknown";
+    pst_buf_printf(out, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int)len, m->name, m->help, (int)len, m->name, kind);
+}
+
+static void print_all(pst_metrics *s, pst_buf *out, bool open)
 {
     pthread_mutex_lock(&s->lock);
     for (size_t i = 0; i < s->by_key.n; i++) {
@@ -211,10 +229,21 @@ void pst_metrics_text(pst_metrics *s, pst_buf *out)
             first = strcmp(((const pst_metric *)s->by_key.at[j].value)->name, m->name) != 0;
         if (!first)
             continue;
-        pst_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, pst_metric_kind_name(m->kind));
+        print_head(out, m, open);
         for (size_t j = i; j < s->by_key.n; j++)
             if (!strcmp(((const pst_metric *)s->by_key.at[j].value)->name, m->name))
                 print_one(out, s->by_key.at[j].value);
     }
     pthread_mutex_unlock(&s->lock);
+}
+
+void pst_metrics_text(pst_metrics *s, pst_buf *out)
+{
+    print_all(s, out, false);
+}
+
+void pst_metrics_open_text(pst_metrics *s, pst_buf *out)
+{
+    print_all(s, out, true);
+    pst_buf_adds(out, "# EOF\n");
 }

@@ -30,5 +30,6 @@ void pst_metric_observe(pst_metric *m, double seconds);
 double pst_metric_get(const pst_metric *m);                /* counter, gauge; histogram: count */
 double pst_metric_quantile(const pst_metric *m, double q); /* histogram: seconds, interpolated; 0 when empty */
 void pst_metrics_text(pst_metrics *s, pst_buf *out);
+void pst_metrics_open_text(pst_metrics *s, pst_buf *out); /* OpenMetrics 1.0 */
 
 #endif

@@ -165,8 +165,11 @@ static void reply_json(pst_http_req *r, int status, const char *type, json_t *ta
 void pst_http_reply_metrics(pst_http_req *r, pst_metrics *set)
 {
     pst_buf b = {0};
-    pst_metrics_text(set, &b);
-    pst_http_reply(r, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+    const char *accept = pst_http_header(r, "Accept");
+    bool open = accept && strstr(accept, "application/openmetrics-text");
+    (open ? pst_metrics_open_text : pst_metrics_text)(set, &b);
+    pst_http_reply(r, 200, open ? "application/openmetrics-text; version=1.0.0; charset=utf-8" : "text/plain; version=0.0.4; charset=utf-8",
+                   b.data, b.len);
     pst_buf_done(&b);
 }
 

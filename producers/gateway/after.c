@@ -14,6 +14,7 @@
 #include "common/base/thread.h"
 #include "common/bus/bus.h"
 #include "producers/gateway/after.h"
+#include "producers/gateway/caller.h"
 #include "producers/gateway/routes.h"
 
 #include <stdio.h>
@@ -27,12 +28,12 @@ struct gw_recent {
     struct {
         int32_t partition;
         int64_t offset;
-        char id[64];
+        char id[64], user[GW_NAME_MAX + 1];
     } at[RECENT];
     size_t n; /* ever noted; the oldest is the next to be overwritten */
 };
 
-void gw_after_note(gw_state *g, int32_t partition, int64_t offset, const char *training_id)
+void gw_after_note(gw_state *g, int32_t partition, int64_t offset, const char *training_id, const char *user)
 {
     if (!g->recent)
         g->recent = pst_alloc(sizeof *g->recent);
@@ -40,6 +41,8 @@ void gw_after_note(gw_state *g, int32_t partition, int64_t offset, const char *t
     g->recent->at[i].partition = partition;
     g->recent->at[i].offset = offset;
     snprintf(g->recent->at[i].id, sizeof g->recent->at[i].id, "%s", training_id);
+    snprintf(g->recent->at[i].user, sizeof g->recent->at[i].user, "%s",
+             strlen(user) > GW_NAME_MAX ? "" : user); /* a cut name is another's */
 }
 
 static const char *recent_job(const gw_state *g, const char *topic, int32_t partition, int64_t offset)
@@ -52,12 +55,17 @@ static const char *recent_job(const gw_state *g, const char *topic, int32_t part
     return NULL;
 }
 
-bool gw_after_knows(const gw_state *g, const char *training_id)
+const char *gw_after_owner(const gw_state *g, const char *training_id)
 {
     for (size_t i = 0; g->recent && i < RECENT && i < g->recent->n; i++)
         if (!strcmp(g->recent->at[i].id, training_id))
-            return true;
-    return false;
+            return g->recent->at[i].user;
+    return NULL;
+}
+
+bool gw_after_knows(const gw_state *g, const char *training_id)
+{
+    return gw_after_owner(g, training_id) != NULL;
 }
 
 typedef struct waiting {

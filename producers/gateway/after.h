@@ -19,7 +19,9 @@
     }
 
 /* A submission was published there. @thread loop */
-void gw_after_note(gw_state *g, int32_t partition, int64_t offset, const char *training_id);
+void gw_after_note(gw_state *g, int32_t partition, int64_t offset, const char *training_id, const char *user);
+/* Whose is the job that was submitted here a moment ago? NULL: none was; "": of a name longer than users' are. @thread loop */
+const char *gw_after_owner(const gw_state *g, const char *training_id);
 /* Was this job submitted here a moment ago? @thread loop */
 bool gw_after_knows(const gw_state *g, const char *training_id);
 /* False: the request names none. Else req is taken: `then` is its handler once the event's effect is seen. @thread loop */

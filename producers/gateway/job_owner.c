@@ -3,6 +3,7 @@
 #include "producers/gateway/gateway.h"
 
 #include "common/base/json.h"
+#include "producers/gateway/after.h"
 #include "producers/gateway/caller.h"
 
 static void refuse(pst_http_req *req, bool seen, const pst_err *err)
@@ -28,7 +29,9 @@ bool gw_job_allowed(gw_state *g, pst_http_req *req, bool touches)
         pst_store_get(s, "jobs", pst_http_param(req, "id"), &doc, &err);
     gw_store_unlock(g);
     const char *owner = pst_json_str(doc, "user", NULL);
-    bool seen = doc && gw_caller_sees(req, owner), may = seen && (!touches || gw_caller_touches(req, owner));
+    if (!doc && err.code == PST_ENOTFOUND) /* submitted here a moment ago, it is its submitter's before the store shows it */
+        owner = gw_after_owner(g, pst_http_param(req, "id"));
+    bool seen = (doc || owner) && gw_caller_sees(req, owner), may = seen && (!touches || gw_caller_touches(req, owner));
     if (!may)
         refuse(req, seen, &err);
     json_decref(doc);

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/yaml.h"
 #include "common/bus/bus.h"
+#include "producers/gateway/caller.h"
 #include "producers/gateway/letters.h"
 #include "producers/gateway/routes.h"
 #include "producers/gateway/task.h"
@@ -152,6 +153,13 @@ static int check_name(const gw_task *t, const char *name, pst_err *err)
                        wanted);
 }
 
+/* What stands there already is its author's, where users are told apart. */
+static bool may_replace(const gw_task *t, const json_t *old)
+{
+    const char *name = gw_caller_name(t->req);
+    return !name || gw_caller_is_operator(t->req) || !strcmp(pst_json_str(old, "actor", ""), name);
+}
+
 static int settle(gw_task *t, const pst_pipeline_verdict *v, char *text, pst_err *err)
 {
     json_t *list = NULL;
@@ -164,6 +172,13 @@ static int settle(gw_task *t, const pst_pipeline_verdict *v, char *text, pst_err
     if (rc)
         return rc;
     const json_t *old = named(list, v->name);
+    if (old && !dry && !may_replace(t, old)) {
+        rc = pst_err_set(err, PST_EAUTH, PST_CLASS_DATA, "pipelines", 0,
+                         "pipeline %.120s was applied by %.120s: only that user or an operator may replace it", v->name,
+                         pst_json_str(old, "actor", "somebody else"));
+        json_decref(list);
+        return rc;
+    }
     json_t *changes = difference(pst_json_str(old, "spec", NULL), text);
     const char *action = !old ? "create" : json_array_size(changes) ? "change" : "none";
     t->answer = json_pack("{s:s, s:s, s:b, s:o, s:s}", "name", v->name, "action", action, "dry_run", (int)dry, "difference", changes,

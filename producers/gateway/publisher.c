@@ -24,7 +24,7 @@ typedef struct pending {
     gw_publisher *p;
     pst_http_req *req;
     gw_published published;
-    char *request_id, *training_id;
+    char *request_id, *training_id, *user;
     bool submits;
     pst_trace trace;
 } pending;
@@ -59,7 +59,7 @@ static void on_delivery(void *arg, const pst_delivery *d)
         pst_http_add_header(w->req, "X-Position", at);
         pst_http_add_header(w->req, "traceresponse", w->trace.text);
         if (w->submits)
-            gw_after_note(w->p->g, d->partition, d->offset, w->training_id);
+            gw_after_note(w->p->g, d->partition, d->offset, w->training_id, w->user);
         if (w->published)
             w->published(w->p->g, w->req, w->training_id);
         else
@@ -74,6 +74,7 @@ static void on_delivery(void *arg, const pst_delivery *d)
     w->p->waiting--;
     free(w->request_id);
     free(w->training_id);
+    free(w->user);
     free(w);
 }
 
@@ -136,7 +137,8 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
                    .published = published,
                    .submits = request->action == PST_JOB_ACTION_SUBMIT,
                    .request_id = pst_strdup(request->request_id),
-                   .training_id = pst_strdup(training_id)};
+                   .training_id = pst_strdup(training_id),
+                   .user = pst_strdup(request->user)};
     if (!rc) {
         const char *came = pst_http_header(req, PST_TRACE_HEADER);
         pst_header header;
@@ -151,6 +153,7 @@ void gw_publisher_send(gw_publisher *p, pst_http_req *req, const pst_job_request
     if (rc < 0) {
         free(w->request_id);
         free(w->training_id);
+        free(w->user);
         free(w);
         pst_metric_add(p->g->refused, 1);
         pst_http_problem_err(req, &err);

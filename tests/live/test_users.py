@@ -105,6 +105,31 @@ def touching(a, b):
     check(event["actor"] == "user:olga", f"the deletion was not hers: {event}")
 
 
+def at_once():
+    """Who submitted a job acts on it before the store shows it, and nobody else does."""
+    for i in range(3):
+        job = submit("ann", f"at-once-{i}")
+        check(ask("bob", f"/v1/jobs/{job}/hold", "POST")[0] == 404, "bob is told of ann's new job")
+        status, said, _ = ask("ann", f"/v1/jobs/{job}/terminate", "POST")
+        check(status == 202, f"ann's own new job: {status} {said}")
+
+
+def pipelines():
+    """A pipeline is its author's and the operators'."""
+    import onnx
+    from onnx import TensorProto as T, helper as h
+    graph = h.make_graph([h.make_node("Identity", ["x"], ["y"])], "g", [h.make_tensor_value_info("x", T.FLOAT, ["N", 2])], [h.make_tensor_value_info("y", T.FLOAT, ["N", 2])])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), p.dir / "m.onnx")
+    p.cli("models", "register", p.dir / "m.onnx", "--name", "spam")
+    p.create("orders", 1)
+    p.register("orders-value", {"type": "record", "name": "O", "fields": [{"name": "a", "type": "double"}, {"name": "b", "type": "double"}]})
+    text = ("name: fraud\ninput: {topics: [orders], format: avro}\nmodel: {name: spam, version: 1}\nfeatures: [{field: a}, {field: b}]\n"
+            "output: {topic: orders.scores}\nscore: {type: raw}\n")
+    for name, query, wanted in (("ann", "", 200), ("ann", "", 200), ("bob", "?dry_run=true", 200), ("bob", "", 403), ("olga", "", 200), ("ann", "", 403)):
+        status, said, _ = ask(name, "/v1/pipelines" + query, "POST", text)
+        check(status == wanted, f"{name} applies a pipeline{query}: {status} {said[:300]}, not {wanted}")
+
+
 def page():
     html = {"Accept": "text/html"}
     status, said, headers = ask(None, "/", headers=html)
@@ -269,6 +294,8 @@ with Platform(up=False) as p:
     until(lambda: json.loads(ask("olga", f"/v1/jobs/{b}")[1] or "{}").get("state") == "COMPLETED", 30, "the view follows")
     views(a, b)
     touching(a, b)
+    at_once()
+    pipelines()
     tokens(a)
     changes(*page())
     check([r for r in p.events("jobs.requests") if r["user"] not in (*ROLES, "ci")] == [], "a request of somebody else stands on the topic")

@@ -385,6 +385,12 @@ static void test_metrics_text_and_quantiles(void **state)
     assert_non_null(strstr(b.data, "# TYPE a_total counter\na_total{topic=\"x\\\"y\\n\"} 2\n"));
     assert_non_null(strstr(b.data, "s_bucket{le=\"+Inf\"} 100\n"));
     assert_non_null(strstr(b.data, "s_count 100\n"));
+    assert_null(strstr(b.data, "# EOF"));
+    pst_buf_done(&b);
+    pst_metrics_open_text(set, &b);
+    assert_non_null(strstr(b.data, "# HELP a A.\n# TYPE a counter\na_total{topic=\"x\\\"y\\n\"} 2\n"));
+    assert_non_null(strstr(b.data, "# TYPE s histogram\n"));
+    assert_string_equal(b.data + b.len - 6, "# EOF\n");
     pst_buf_done(&b);
     for (int i = 0; i < 2000; i++) { /* a label that grows without bound meets its limit */
         char value[16];
