@@ -17,7 +17,9 @@ struct gw_bearer {
     char *path, *issuer, *audience;
     unsigned roles;
     pst_jwks *keys;
-    struct stat seen;
+    struct stat seen;  /* of what was read to its end, whether it was taken or not */
+    struct stat tried; /* of what could not be read, and */
+    char *why;         /* what was said of it */
 };
 
 static int load(const char *path, struct stat *ret_seen, pst_jwks **ret_keys, pst_err *err)
@@ -56,26 +58,49 @@ void gw_bearer_free(gw_bearer *b)
     if (!b)
         return;
     pst_jwks_free(b->keys);
+    free(b->why);
     free(b->path);
     free(b->issuer);
     free(b->audience);
     free(b);
 }
 
+static bool same(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec && a->st_mode == b->st_mode;
+}
+
+/* As with users: only a slip in the file lasts until the file changes; anything else is tried again, and said again when it is another reason. */
+static int refused(gw_bearer *b, const struct stat *now, int rc, const pst_err *err)
+{
+    bool said = b->why && !strcmp(b->why, err->text) && same(now, &b->tried);
+    if (rc == PST_EPARSE || rc == PST_ELIMIT) {
+        b->seen = *now;
+        return rc;
+    }
+    free(b->why);
+    b->why = pst_strdup(err->text);
+    b->tried = *now;
+    return said ? 0 : rc;
+}
+
 int gw_bearer_again(gw_bearer *b, pst_err *err)
 {
-    struct stat now = {0};
+    struct stat now = {0}, read = {0};
     pst_jwks *keys = NULL;
     if (!b->path)
         return 0;
     if (stat(b->path, &now) < 0)
         memset(&now, 0, sizeof now);
-    if (now.st_ino == b->seen.st_ino && now.st_size == b->seen.st_size && now.st_mtim.tv_sec == b->seen.st_mtim.tv_sec &&
-        now.st_mtim.tv_nsec == b->seen.st_mtim.tv_nsec && now.st_mode == b->seen.st_mode)
+    if (same(&now, &b->seen))
         return 0;
-    int rc = load(b->path, &b->seen, &keys, err);
+    int rc = load(b->path, &read, &keys, err);
     if (rc < 0)
-        return rc;
+        return refused(b, &now, rc, err);
+    b->seen = read;
+    free(b->why);
+    b->why = NULL;
     pst_jwks_free(b->keys);
     b->keys = keys;
     return 1;

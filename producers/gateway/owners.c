@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/map.h"
+#include "schemas/task_array.h"
 #include "schemas/training_id.h"
 
 #include <stdlib.h>
@@ -57,11 +58,31 @@ void gw_owners_learn(gw_owners *o, const char *training_id, const char *user)
         put(o, training_id, user);
 }
 
+/* A task is its array's owner's, whose first event comes before any of the task's: the store has the task's state only later. */
+static const owner *of_array(gw_owners *o, const char *training_id)
+{
+    const owner *one = NULL;
+    if (strlen(training_id) >= PST_TASK_ID_LEN || pst_task_index(training_id) < 0)
+        return NULL;
+    char *array = pst_strndup(training_id, (size_t)(strrchr(training_id, '-') - training_id));
+    const char *name = gw_owners_of(o, array);
+    char *user = name ? pst_strdup(name) : NULL; /* what is put may empty the map */
+    if (user)
+        one = put(o, training_id, user);
+    free(user);
+    free(array);
+    return one;
+}
+
 const char *gw_owners_of(gw_owners *o, const char *training_id)
 {
     pst_err err = {0};
     json_t *doc = NULL;
     const owner *one = pst_map_get(&o->known, training_id);
+    const owner *arrays = one && *one->name ? NULL : of_array(o, training_id);
+    if (arrays)
+        return arrays->name;
+    one = pst_map_get(&o->known, training_id); /* as above */
     if (!one || (!*one->name && one->asked_us + AGAIN_US < pst_mono_us())) {
         pst_store *s = gw_store_lock(o->g, &err);
         if (s)
