@@ -111,6 +111,20 @@ static bool is_meant(const jobs_bulk *b, const pst_job_state *s, const bool *wan
            (!b->name || !fnmatch(b->name, s->name, 0));
 }
 
+/* Arrays with a task, known or not admitted yet, of a state that was not named: asked for itself the array would take those along (`delete --state
+ * FAILED` of one with 999 tasks that are COMPLETED). Keys are borrowed. */
+static void find_mixed(const pst_map *jobs, const bool *wanted, pst_map *mixed)
+{
+    static int yes;
+    for (size_t i = 0; i < jobs->n; i++) {
+        const pst_job_state *s = jobs->at[i].key ? jobs->at[i].value : NULL;
+        if (s && *s->array_of && !wanted[s->state])
+            pst_map_put(mixed, s->array_of, &yes);
+        else if (s && s->array && !wanted[PST_JOB_PUBLIC_STATE_QUEUED] && !pst_job_state_is_ended(s->state))
+            pst_map_put(mixed, s->training_id, &yes);
+    }
+}
+
 int jobs_bulk_choose(const jobs_bulk *b, const pst_map *jobs, const pst_job_state ***ret, size_t *ret_n, size_t *ret_others, pst_err *err)
 {
     bool wanted[PST_JOB_PUBLIC_STATE_REJECTED + 1] = {0};
@@ -129,17 +143,21 @@ int jobs_bulk_choose(const jobs_bulk *b, const pst_map *jobs, const pst_job_stat
     const char *user = b->user ? b->user : pst_account_name(b->as);
     const pst_job_state **chosen = pst_alloc((jobs->live + 1) * sizeof *chosen);
     size_t n = 0, others = 0;
+    pst_map mixed = {0};
+    if (b->state)
+        find_mixed(jobs, wanted, &mixed);
     for (size_t i = 0; i < jobs->n; i++) {
         const pst_job_state *s = jobs->at[i].key ? jobs->at[i].value : NULL;
         const pst_job_state *array = s && *s->array_of ? pst_map_get(jobs, s->array_of) : NULL;
-        if (array && is_meant(b, array, wanted)) /* what is asked of the array reaches it */
+        if (array && is_meant(b, array, wanted) && !pst_map_get(&mixed, s->array_of)) /* what is asked of the array reaches it */
             continue;
-        bool like_that = s && is_meant(b, s, wanted);
+        bool like_that = s && is_meant(b, s, wanted) && !pst_map_get(&mixed, s->training_id);
         bool theirs = like_that && (b->user ? fnmatch(user, s->user, 0) != 0 : strcmp(user, s->user) != 0);
         others += theirs;
         if (like_that && !theirs)
             chosen[n++] = s;
     }
+    pst_map_done(&mixed, NULL);
     PST_ASSERT(n <= jobs->live);
     qsort(chosen, n, sizeof *chosen, oldest_first);
     *ret = chosen;

@@ -95,6 +95,28 @@ static void test_bulk_leaves_to_an_array_what_it_reaches_itself(void **state)
     pst_client_jobs_done(&jobs);
 }
 
+/* An array that has FAILED because one task did: its tasks that are COMPLETED are not what was asked for. */
+static void test_bulk_by_state_takes_tasks_and_not_their_array(void **state)
+{
+    pst_map jobs = {0};
+    size_t others = 0;
+    setenv("PENSTOCK_USER", "ann", 1);
+    pst_job_state *array = job(&jobs, "a", "ann", PST_JOB_PUBLIC_STATE_FAILED, "many");
+    array->array = pst_alloc(sizeof *array->array);
+    for (int i = 0; i < 2; i++) {
+        pst_job_state *s = job(&jobs, i ? "f" : "c", "ann", i ? PST_JOB_PUBLIC_STATE_FAILED : PST_JOB_PUBLIC_STATE_COMPLETED, "many");
+        free(s->array_of);
+        s->array_of = pst_strdup("a");
+    }
+    assert_string_equal(CHOSEN(.action = PST_JOB_ACTION_DELETE, .state = "FAILED"), "f");
+    assert_string_equal(CHOSEN(.action = PST_JOB_ACTION_DELETE, .state = "FAILED,COMPLETED"), "a");
+    assert_string_equal(CHOSEN(.action = PST_JOB_ACTION_DELETE, .name = "many"), "a");
+    array->state = PST_JOB_PUBLIC_STATE_PROCESSING; /* tasks may be still to come */
+    assert_string_equal(CHOSEN(.action = PST_JOB_ACTION_TERMINATE, .state = "PROCESSING"), "");
+    assert_string_equal(CHOSEN(.action = PST_JOB_ACTION_TERMINATE, .state = "PROCESSING,QUEUED,FAILED,COMPLETED"), "a");
+    pst_client_jobs_done(&jobs);
+}
+
 static void test_bulk_refuses_what_chooses_nothing(void **state)
 {
     pst_map jobs = {0};
@@ -112,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bulk_takes_own_jobs_for_which_it_makes_sense),
+        cmocka_unit_test(test_bulk_by_state_takes_tasks_and_not_their_array),
         cmocka_unit_test(test_bulk_takes_others_only_where_they_are_named),
         cmocka_unit_test(test_bulk_leaves_to_an_array_what_it_reaches_itself),
         cmocka_unit_test(test_bulk_refuses_what_chooses_nothing),
