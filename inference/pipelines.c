@@ -106,7 +106,7 @@ static int check_shared(const pst_client *c, const pst_pipeline *p, const pst_pi
     return rc;
 }
 
-int score_pipelines_judge(pst_client *c, const pst_pipeline *p, const pst_map *all, FILE *report, pst_err *err)
+int score_pipelines_judge_alone(pst_client *c, const pst_pipeline *p, FILE *report, pst_err *err)
 {
     int rc = 0;
     if (!p->n_topics || !p->output_topic)
@@ -114,6 +114,12 @@ int score_pipelines_judge(pst_client *c, const pst_pipeline *p, const pst_map *a
                          p->n_topics ? "output.topic" : "input.topics");
     if (rc == 0)
         rc = pst_pipeline_check(c->settings, p, &(pst_check_opts){.report = report}, NULL, err);
+    return rc;
+}
+
+int score_pipelines_judge_beside(pst_client *c, const pst_pipeline *p, const pst_map *all, pst_err *err)
+{
+    int rc = 0;
     for (size_t i = 0; rc == 0 && i < all->n; i++)
         if (all->at[i].key)
             rc = check_shared(c, p, all->at[i].value, err);

@@ -74,9 +74,11 @@ static int apply(pst_verb_run *v, pst_map *all)
     int rc = pst_pipeline_load_published(v->args[0], &p, &v->err);
     if (rc < 0)
         return rc;
-    rc = score_pipelines_read(v->client, all, &v->err);
+    rc = score_pipelines_judge_alone(v->client, p, v->settings.quiet ? NULL : stderr, &v->err);
     if (rc == 0)
-        rc = score_pipelines_judge(v->client, p, all, v->settings.quiet ? NULL : stderr, &v->err);
+        rc = score_pipelines_read(v->client, all, &v->err);
+    if (rc == 0)
+        rc = score_pipelines_judge_beside(v->client, p, all, &v->err);
     pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)pst_account_name(NULL), .time = pst_now_us()};
     if (rc == 0)
         rc = pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, p->name, &s, PUBLISH_TIMEOUT_MS, NULL, NULL,

@@ -78,7 +78,9 @@ static int judge(pst_client *c, const char *text, size_t len, pst_pipeline_verdi
     if (!rc)
         rc = score_pipelines_read(c, &all, err);
     if (!rc)
-        rc = score_pipelines_judge(c, p, &all, f, err);
+        rc = score_pipelines_judge_alone(c, p, f, err);
+    if (!rc)
+        rc = score_pipelines_judge_beside(c, p, &all, err);
     if (f)
         fclose(f);
     *ret_verdict = (pst_pipeline_verdict){.name = p ? pst_strdup(p->name) : NULL, .report = report};
