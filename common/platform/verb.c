@@ -24,8 +24,8 @@ static void count_args(pst_verb_run *v, int args_min, int args_max)
         pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "something is missing after \"%.80s\"; usage: penstock %s%s%s",
                     v->args[v->n_args - 1], u->verb, gap, args);
     else if (v->n_args && !*v->args[0])
-        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.*s is empty; usage: penstock %s%s%s", word, args, u->verb, gap,
-                    args);
+        pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%.*s is empty; usage: penstock %s%s%s",
+                    (int)strcspn(args + (*args == '['), " [|]"), args + (*args == '['), u->verb, gap, args);
     else if (args_max >= 0 && v->n_args > args_max)
         pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "\"%.80s\" is one argument too many; usage: penstock %s%s%s",
                     v->args[args_max], u->verb, gap, args);

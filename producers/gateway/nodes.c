@@ -140,7 +140,7 @@ static const gw_schema schemas[] = {
         "node", "path", GW_JSON({"type" : "string", "maxLength" : 300}), "the node's own id" \
     }
 static const gw_param of_node[] = {NODE, {0}},
-                      of_word[] = {NODE, {"reason", "query", GW_JSON({"type" : "string", "maxLength" : 1000}), "kept with the event"}, {0}};
+                      of_word[] = {NODE, {"reason", "query", GW_JSON({"type" : "string", "maxLength" : 500}), "kept with the event"}, {0}};
 static const gw_answer to_list[] = {{200, "in the order in which they were first heard of", "application/json", "NodeList"},
                                     GW_TASK_FAILED,
                                     {0}},

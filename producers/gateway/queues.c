@@ -168,7 +168,8 @@ static const gw_schema schemas[] = {
      })},
     {0}};
 static const gw_param of_queue[] = {{"queue", "path", GW_JSON({"type" : "string", "maxLength" : 64}), "its name"}, {0}};
-static const gw_content bodies[] = {{"application/json", "QueueBody"}, {"application/yaml", GW_JSON({"type" : "string"})}, {0}};
+static const gw_content bodies[] = {
+    {"application/json", "QueueBody"}, {"application/yaml", GW_JSON({"description" : "the same as YAML"})}, {0}};
 #define FORBIDDEN                                                                              \
     {                                                                                          \
         403, "a page of another origin, or a right on the cluster that is missing", GW_PROBLEM \
