@@ -106,7 +106,7 @@ static int check_shared(const pst_client *c, const pst_pipeline *p, const pst_pi
     return rc;
 }
 
-int score_pipelines_judge_alone(pst_client *c, const pst_pipeline *p, FILE *report, pst_err *err)
+static int judge_alone(pst_client *c, const pst_pipeline *p, FILE *report, pst_err *err)
 {
     int rc = 0;
     if (!p->n_topics || !p->output_topic)
@@ -117,11 +117,16 @@ int score_pipelines_judge_alone(pst_client *c, const pst_pipeline *p, FILE *repo
     return rc;
 }
 
-int score_pipelines_judge_beside(pst_client *c, const pst_pipeline *p, const pst_map *all, pst_err *err)
+/* What is wrong in the file is said although no broker answers. */
+int score_pipelines_judge(pst_client *c, const pst_pipeline *p, FILE *report, pst_err *err)
 {
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < all->n; i++)
-        if (all->at[i].key)
-            rc = check_shared(c, p, all->at[i].value, err);
+    pst_map all = {0};
+    int rc = judge_alone(c, p, report, err);
+    if (rc == 0)
+        rc = score_pipelines_read(c, &all, err);
+    for (size_t i = 0; rc == 0 && i < all.n; i++)
+        if (all.at[i].key)
+            rc = check_shared(c, p, all.at[i].value, err);
+    score_pipelines_done(&all);
     return rc;
 }

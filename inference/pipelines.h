@@ -1,10 +1,9 @@
 /* pipelines.h - published pipelines read from their topic, and the judgement of one that is to be published; for the verb and for scoring.h.
  *
  *     pst_map all = {0};
- *     rc = score_pipelines_judge_alone(client, p, stderr, &err);
  *     rc = score_pipelines_read(client, &all, &err);
- *     rc = score_pipelines_judge_beside(client, p, &all, &err);
  *     score_pipelines_done(&all);
+ *     rc = score_pipelines_judge(client, p, stderr, &err);
  *
  * @thread any */
 #ifndef PST_INFERENCE_PIPELINES_H
@@ -23,8 +22,7 @@ void score_pipelines_done(pst_map *all);
 pst_pipeline_spec **score_pipelines_sorted(const pst_map *all);
 /* The group that its scorers join, as they say it themselves (score_run.c); free() */
 char *score_pipelines_group(const pst_client *c, const pst_pipeline *p);
-/* May it run by itself (first: what is wrong in the file is said although no broker answers); beside the others? report NULL = nothing is told. */
-int score_pipelines_judge_alone(pst_client *c, const pst_pipeline *p, FILE *report, pst_err *err);
-int score_pipelines_judge_beside(pst_client *c, const pst_pipeline *p, const pst_map *all, pst_err *err);
+/* May it run, by itself and beside those that are published? report NULL = nothing is told. */
+int score_pipelines_judge(pst_client *c, const pst_pipeline *p, FILE *report, pst_err *err);
 
 #endif

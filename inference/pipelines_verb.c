@@ -68,17 +68,13 @@ static int list(pst_verb_run *v, const pst_map *all)
     return 0;
 }
 
-static int apply(pst_verb_run *v, pst_map *all)
+static int apply(pst_verb_run *v)
 {
     pst_pipeline *p = NULL;
     int rc = pst_pipeline_load_published(v->args[0], &p, &v->err);
     if (rc < 0)
         return rc;
-    rc = score_pipelines_judge_alone(v->client, p, v->settings.quiet ? NULL : stderr, &v->err);
-    if (rc == 0)
-        rc = score_pipelines_read(v->client, all, &v->err);
-    if (rc == 0)
-        rc = score_pipelines_judge_beside(v->client, p, all, &v->err);
+    rc = score_pipelines_judge(v->client, p, v->settings.quiet ? NULL : stderr, &v->err);
     pst_pipeline_spec s = {.name = p->name, .spec = p->text, .actor = (char *)(uintptr_t)pst_account_name(NULL), .time = pst_now_us()};
     if (rc == 0)
         rc = pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, p->name, &s, PUBLISH_TIMEOUT_MS, NULL, NULL,
@@ -133,11 +129,11 @@ static int run_verb(int which, int argc, char **argv)
     if (status >= 0)
         return status;
     pst_map all = {0};
-    int rc = which == APPLY ? 0 : score_pipelines_read(v.client, &all, &v.err); /* what is to be applied is read by itself first */
+    int rc = which == APPLY ? 0 : score_pipelines_read(v.client, &all, &v.err);
     if (rc == 0) {
         switch (which) {
         case LIST: rc = list(&v, &all); break;
-        case APPLY: rc = apply(&v, &all); break;
+        case APPLY: rc = apply(&v); break;
         case SHOW: rc = show(&v, &all); break;
         default: rc = delete_one(&v, &all);
         }

@@ -70,21 +70,15 @@ static int pipelines(pst_client *c, json_t **ret_list, pst_err *err)
 static int judge(pst_client *c, const char *text, size_t len, pst_pipeline_verdict *ret_verdict, pst_err *err)
 {
     pst_pipeline *p = NULL;
-    pst_map all = {0};
     char *report = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&report, &size);
     int rc = f ? pst_pipeline_parse_published(text, len, "pipeline", &p, err) : pst_err_sys(err, ENOMEM, "no memory for a report");
     if (!rc)
-        rc = score_pipelines_read(c, &all, err);
-    if (!rc)
-        rc = score_pipelines_judge_alone(c, p, f, err);
-    if (!rc)
-        rc = score_pipelines_judge_beside(c, p, &all, err);
+        rc = score_pipelines_judge(c, p, f, err);
     if (f)
         fclose(f);
     *ret_verdict = (pst_pipeline_verdict){.name = p ? pst_strdup(p->name) : NULL, .report = report};
-    score_pipelines_done(&all);
     pst_pipeline_free(p);
     return rc;
 }

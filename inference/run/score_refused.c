@@ -97,7 +97,8 @@ bool scorer_is_refused(scorer *s, const pst_record *r, char *why, size_t size)
 
 bool scorer_shadow_is_refused(const scorer *s, const pst_record *r)
 {
-    return pst_mono_us() < s->shadow_rests_us || pst_suspects_find(&s->suspects, r) || says(&s->shadow_takes, r) != PST_TAKES_IT;
+    return (s->shadow_rests_us && pst_mono_us() < s->shadow_rests_us) || pst_suspects_find(&s->suspects, r) ||
+           says(&s->shadow_takes, r) != PST_TAKES_IT;
 }
 
 int scorer_letter_own_time(scorer *s, const pst_record *r, score_input_topic *in, bool *ret_own_time)

@@ -9,9 +9,9 @@
 #include "common/base/settings.h"
 #include "common/base/thread.h"
 #include "common/loop/multipart.h"
-#include "common/objects/objects.h"
 #include "common/platform/code.h"
 #include "producers/gateway/caller.h"
+#include "producers/gateway/jobs.h"
 #include "schemas/job_state.h"
 #include "schemas/manifest.h"
 #include "schemas/training_id.h"
@@ -107,14 +107,7 @@ static void send_upload(void *arg)
 static void *put_away(void *arg)
 {
     upload *u = arg;
-    int rc = pst_archive_check(u->zip.data, u->zip.len, &u->err);
-    if (rc < 0 && u->err.cls == PST_CLASS_DATA) {
-        pst_err why = u->err;
-        pst_err_clear(&u->err);
-        pst_err_set(&u->err, PST_EINVAL, PST_CLASS_DATA, "archive", 0, "the part `model_definition`: %s", why.text);
-    }
-    if (!rc)
-        pst_code_attach(pst_setting_full(&u->g->client->settings->objects), u->zip, "application/zip", false, &u->code, &u->err);
+    gw_code_put_away(u->g, "model_definition", u->zip, "application/zip", &u->code, &u->err);
     gw_post(u->g, send_upload, u, NULL);
     return NULL;
 }

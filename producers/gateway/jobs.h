@@ -14,5 +14,7 @@ bool gw_request_refuse(pst_http_req *req, const pst_job_request *r);
 bool gw_reused_refuse(gw_state *g, pst_http_req *req, const pst_job_request *r);
 /* POST /v1/jobs with a body of multipart/form-data. Takes req. */
 void gw_jobs_upload(gw_state *g, pst_http_req *req);
+/* The archive of a part, checked, becomes a request's code: in the event, or in the object store. @thread any but the loop's: it reads and writes */
+void gw_code_put_away(const gw_state *g, const char *part, pst_slice archive, const char *media_type, pst_job_code *ret_code, pst_err *err);
 
 #endif

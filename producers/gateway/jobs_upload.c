@@ -61,17 +61,22 @@ static void send_upload(void *arg)
     free(u);
 }
 
+void gw_code_put_away(const gw_state *g, const char *part, pst_slice archive, const char *media_type, pst_job_code *ret_code, pst_err *err)
+{
+    pst_err why = {0};
+    int rc = pst_archive_check(archive.data, archive.len, &why);
+    if (rc == 0)
+        pst_code_attach(pst_setting_full(&g->client->settings->objects), archive, media_type, false, ret_code, err);
+    else if (why.cls == PST_CLASS_DATA)
+        pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "archive", 0, "the part `%s`: %s", part, why.text);
+    else
+        *err = why;
+}
+
 static void *put_away(void *arg)
 {
     upload *u = arg;
-    int rc = pst_archive_check(u->archive.data, u->archive.len, &u->err);
-    if (rc < 0 && u->err.cls == PST_CLASS_DATA) {
-        pst_err why = u->err;
-        pst_err_clear(&u->err);
-        pst_err_set(&u->err, PST_EINVAL, PST_CLASS_DATA, "archive", 0, "the part `code`: %s", why.text);
-    }
-    if (!rc)
-        pst_code_attach(pst_setting_full(&u->g->client->settings->objects), u->archive, u->media_type, false, &u->code, &u->err);
+    gw_code_put_away(u->g, "code", u->archive, u->media_type, &u->code, &u->err);
     gw_post(u->g, send_upload, u, NULL);
     return NULL;
 }

@@ -182,6 +182,8 @@ json_t *gw_mlflow_of_stages(gw_state *g, pst_http_req *req, const char *name, co
 json_t *gw_mlflow_run_json(const gw_run *r);
 /* The run, if it is there and not deleted (any: deleted too); NULL: req is answered, and the view is unlocked. */
 gw_run *gw_mlflow_find_run(gw_state *g, pst_http_req *req, gw_tracking *t, const char *id, bool any);
+/* The run that the body names, locked, and the body (decref it); NULL: req is answered, and nothing is locked. mlflow_runs.c */
+gw_run *gw_mlflow_body_run(gw_state *g, pst_http_req *req, pst_http_handler handler, bool any, json_t **ret_body);
 json_t *gw_mlflow_pairs(const json_t *map); /* [{"key", "value"}] */
 bool gw_mlflow_tag_ok(pst_http_req *req, const char *key, const char *value);
 bool gw_mlflow_key_ok(pst_http_req *req, const char *what, const char *key);

@@ -189,21 +189,9 @@ static void publish_newest(batch *b)
 /* The run of a body, locked; false: req is answered. room: points that may come. */
 static bool begin(batch *b, gw_state *g, pst_http_req *req, pst_http_handler handler, json_t **ret_body, size_t room)
 {
-    gw_tracking *t = gw_mlflow_lock(g, req, handler);
-    if (!t)
+    gw_run *r = gw_mlflow_body_run(g, req, handler, false, ret_body);
+    if (!r)
         return false;
-    json_t *body = gw_mlflow_body(req);
-    const char *id = pst_json_str(body, "run_id", pst_json_str(body, "run_uuid", ""));
-    gw_run *r = NULL;
-    if (!body)
-        gw_mlflow_unlock(g);
-    else
-        r = gw_mlflow_find_run(g, req, t, id, false);
-    if (!r) {
-        json_decref(body);
-        return false;
-    }
-    *ret_body = body;
     *b = (batch){.g = g,
                  .req = req,
                  .run = r,

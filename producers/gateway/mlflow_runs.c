@@ -201,8 +201,7 @@ static void get(void *arg, pst_http_req *req)
 
 /* ---- changes --------------------------------------------------------------------------------------------------------------- */
 
-/* The run of a body, locked; NULL: req is answered. */
-static gw_run *wanted(gw_state *g, pst_http_req *req, pst_http_handler handler, bool any, json_t **ret_body)
+gw_run *gw_mlflow_body_run(gw_state *g, pst_http_req *req, pst_http_handler handler, bool any, json_t **ret_body)
 {
     gw_tracking *t = gw_mlflow_lock(g, req, handler);
     if (!t)
@@ -268,7 +267,7 @@ static void update(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
     json_t *body = NULL;
-    gw_run *r = wanted(g, req, update, false, &body);
+    gw_run *r = gw_mlflow_body_run(g, req, update, false, &body);
     if (!r)
         return;
     char *id = pst_strdup(r->id);
@@ -289,7 +288,7 @@ static void update(void *arg, pst_http_req *req)
 static void set_lifecycle(gw_state *g, pst_http_req *req, pst_http_handler handler, const char *lifecycle)
 {
     json_t *body = NULL;
-    gw_run *r = wanted(g, req, handler, true, &body);
+    gw_run *r = gw_mlflow_body_run(g, req, handler, true, &body);
     if (!r)
         return;
     char *subject = pst_sprintf("run:%s", r->id);
@@ -315,7 +314,7 @@ static void delete_tag(void *arg, pst_http_req *req)
 {
     gw_state *g = arg;
     json_t *body = NULL;
-    gw_run *r = wanted(g, req, delete_tag, false, &body);
+    gw_run *r = gw_mlflow_body_run(g, req, delete_tag, false, &body);
     if (!r)
         return;
     const char *key = pst_json_str(body, "key", "");
