@@ -285,6 +285,7 @@ static void on_delivery(void *arg, const pst_delivery *d)
                     d->text ? d->text : "");
 }
 
+/* --request-id names the whole command: each job's request gets its own id behind it, so that the command said twice asks each job once. */
 static int publish(bulk_run *r, target *t)
 {
     pst_client *c = r->v->client;

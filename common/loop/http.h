@@ -202,6 +202,9 @@ const char *pst_http_last_event_id(const pst_http_req *r);
 /* ---- a server in a thread of its own --------------------------------------------------------------------------------------- */
 
 typedef struct pst_http_thread pst_http_thread;
+#define PST_HTTP_HOST_MAX 128
+/* What an option says of where to listen: PORT (on loopback) or ADDRESS:PORT; PST_EINVAL names the option. */
+int pst_http_listen_parse(const char *option, const char *text, char ret_host[PST_HTTP_HOST_MAX], int *ret_port, pst_err *err);
 /* Handlers run on that thread. It ignores SIGTERM's flag and ends by pst_http_thread_stop. */
 int pst_http_thread_start(const pst_http_conf *conf, const pst_http_route *routes, size_t n, void *arg, pst_http_thread **ret_thread,
                           pst_err *err);

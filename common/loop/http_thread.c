@@ -3,11 +3,14 @@
 #include "common/base/thread.h"
 #include "common/loop/http.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { STATE_MS = 2000 };
 
@@ -22,6 +25,19 @@ struct pst_http_thread {
     _Atomic(pst_dump *) dump; /* set after token_path */
     char *token_path;
 };
+
+int pst_http_listen_parse(const char *option, const char *text, char ret_host[PST_HTTP_HOST_MAX], int *ret_port, pst_err *err)
+{
+    const char *colon = strrchr(text, ':'), *port = colon ? colon + 1 : text;
+    size_t len = colon ? (size_t)(colon - text) : 0;
+    char *end;
+    long number = strtol(port, &end, 10);
+    if (!isdigit((unsigned char)*port) || *end || number > 65535 || len >= PST_HTTP_HOST_MAX || (colon && !len))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--%s %.80s: expected PORT or ADDRESS:PORT", option, text);
+    snprintf(ret_host, PST_HTTP_HOST_MAX, "%.*s", colon ? (int)len : (int)strlen("127.0.0.1"), colon ? text : "127.0.0.1");
+    *ret_port = (int)number;
+    return 0;
+}
 
 static void *run(void *arg)
 {

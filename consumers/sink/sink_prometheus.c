@@ -343,13 +343,10 @@ static void prom_close(void *sink)
 static int prom_open(const void *opts, pst_client *client, void **ret_sink, pst_err *err)
 {
     const prom_opts *o = opts;
-    const char *colon = strrchr(o->listen, ':'), *port = colon ? colon + 1 : o->listen;
-    char address[128] = "127.0.0.1", *end;
-    long number = strtol(port, &end, 10);
-    if (end == port || *end || number < 0 || number > 65535 || (colon && (size_t)(colon - o->listen) >= sizeof address))
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--listen %.80s: expected PORT or ADDRESS:PORT", o->listen);
-    if (colon)
-        snprintf(address, sizeof address, "%.*s", (int)(colon - o->listen), o->listen);
+    char address[PST_HTTP_HOST_MAX];
+    int port;
+    if (pst_http_listen_parse("listen", o->listen, address, &port, err) < 0)
+        return err->code;
     const char **names = pst_alloc((o->hosts.n + 1) * sizeof *names);
     for (size_t i = 0; i < o->hosts.n; i++)
         names[i] = o->hosts.items[i];
@@ -361,7 +358,7 @@ static int prom_open(const void *opts, pst_client *client, void **ret_sink, pst_
     p->series_max = (size_t)o->series;
     p->job_series_max = o->job_series ? (size_t)o->job_series : p->series_max / 10 ? p->series_max / 10 : 1;
     p->since_ms = (pst_now_us() - o->since_us) / 1000;
-    int rc = pst_http_thread_start(&(pst_http_conf){.listen = address, .port = (int)number, .name = "sink", .hosts = names}, routes,
+    int rc = pst_http_thread_start(&(pst_http_conf){.listen = address, .port = port, .name = "sink", .hosts = names}, routes,
                                    sizeof routes / sizeof *routes, p, &p->http, err);
     free(names);
     free(o->hosts.items);
@@ -369,7 +366,8 @@ static int prom_open(const void *opts, pst_client *client, void **ret_sink, pst_
         prom_close(p);
         return rc;
     }
-    fprintf(stderr, "penstock sink: http://%s:%d/metrics\n", strchr(address, ':') ? "[::1]" : address, pst_http_thread_port(p->http));
+    bool bare = strchr(address, ':') && *address != '[';
+    fprintf(stderr, "penstock sink: http://%s%s%s:%d/metrics\n", bare ? "[" : "", address, bare ? "]" : "", pst_http_thread_port(p->http));
     *ret_sink = p;
     return 0;
 }

@@ -470,15 +470,11 @@ const pst_http_routes pst_stats_routes = {routes, sizeof routes / sizeof *routes
 
 static int listen_on(score_stats *s, const char *listen, pst_err *err)
 {
-    char host[128] = "127.0.0.1";
-    const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
-    char *end;
-    long number = strtol(port, &end, 10);
-    if (end == port || *end || number < 0 || number > 65535 || (colon && (size_t)(colon - listen) >= sizeof(host)))
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--metrics-listen %.80s: expected PORT or ADDRESS:PORT", listen);
-    if (colon)
-        snprintf(host, sizeof(host), "%.*s", (int)(colon - listen), listen);
-    pst_http_conf conf = {.listen = host, .port = (int)number, .name = "score"};
+    char host[PST_HTTP_HOST_MAX];
+    int port;
+    if (pst_http_listen_parse("metrics-listen", listen, host, &port, err) < 0)
+        return err->code;
+    pst_http_conf conf = {.listen = host, .port = port, .name = "score"};
     return pst_http_thread_start(&conf, routes, sizeof(routes) / sizeof(routes[0]), s, &s->threads->http, err);
 }
 

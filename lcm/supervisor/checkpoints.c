@@ -346,6 +346,8 @@ static int next_number(int manifests, int64_t *ret, pst_err *err)
     return rc;
 }
 
+/* Digests first, then the manifest under another name, fsync, rename, fsync of the folder: a manifest that can be read names files that were whole, and a
+ * crash at any step leaves the last one in force. */
 int sup_checkpoint_commit(const char *dir, const char *process, const char *name, const pst_dbl_pair *values, size_t n_values,
                           int64_t time_us, int64_t *ret_bytes, pst_err *err)
 {
@@ -421,6 +423,8 @@ static bool is_anybodys(int dir_fd, const char *name)
     return found;
 }
 
+/* A manifest goes before its files: what a crash leaves between the two is a folder that no manifest names, never a manifest
+ * whose files are gone. Files that another member has a manifest of stay. */
 size_t sup_checkpoints_retain(const char *dir, const char *process, const pst_checkpoint_rule *rule)
 {
     int dir_fd = open_folder(dir, NULL), manifests = dir_fd < 0 ? -1 : open_manifests(dir_fd, process, false);

@@ -132,6 +132,8 @@ static int look(const char *dir, pst_rundir_exit *ret)
     return 0;
 }
 
+/* A rank of mpirun's is no child of its own supervisor: the master's mpirun starts it. So the supervisors of the others run nothing and wait for the master's
+ * result, which becomes theirs: a gang that failed has one reason, the master's. */
 void sup_mpi_wait(sup_run *r, pst_rundir_exit *ret_exit)
 {
     const pst_member *master = sup_gang_master(&r->gang.members);

@@ -115,6 +115,8 @@ static char *parts_of(const pst_http_req *req, pst_slice *ret_archive, pst_err *
     return pst_strndup(manifest->data.data, manifest->data.len);
 }
 
+/* Everything that can be refused is, before the archive is written: an upload that ends in 400 leaves nothing behind. Writing it is a task of its own, since
+ * a disk may be slow and the loop serves everybody; so their number is limited: each holds its body in memory. */
 void gw_jobs_upload(gw_state *g, pst_http_req *req)
 {
     pst_err err = {0};

@@ -584,6 +584,27 @@ static int unwell(void *arg, pst_buf *why)
     return *(int *)arg;
 }
 
+static void test_http_where_to_listen_is_read(void **state)
+{
+    char host[PST_HTTP_HOST_MAX];
+    int port = -1;
+    pst_err err = {0};
+    assert_int_equal(pst_http_listen_parse("listen", "9110", host, &port, &err), 0);
+    assert_string_equal(host, "127.0.0.1");
+    assert_int_equal(port, 9110);
+    assert_int_equal(pst_http_listen_parse("listen", "[::1]:0", host, &port, &err), 0);
+    assert_string_equal(host, "[::1]");
+    assert_int_equal(port, 0);
+    assert_int_equal(pst_http_listen_parse("listen", "*:80", host, &port, &err), 0);
+    assert_string_equal(host, "*");
+    const char *const wrong[] = {"", ":", ":80", "a:", "65536", "-1", "+1", " 1", "80x", "1.2.3.4:99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        err = (pst_err){0};
+        assert_int_equal(pst_http_listen_parse("metrics-listen", wrong[i], host, &port, &err), PST_EINVAL);
+        assert_non_null(strstr(err.text, "--metrics-listen"));
+    }
+}
+
 static void test_http_thread_serves_metrics(void **state)
 {
     pst_metrics *set = pst_metrics_new();
@@ -678,6 +699,7 @@ int main(void)
                                        T(drain_lets_requests_end),
                                        T(taken_port_says_so),
                                        T(thread_serves_metrics),
+                                       T(where_to_listen_is_read),
                                        T(thread_tells_state_to_who_may)};
     return cmocka_run_group_tests_name("http", tests, NULL, NULL);
 }
