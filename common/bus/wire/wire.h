@@ -12,7 +12,44 @@
 #define PST_BUS_WIRE_H
 
 #include "common/bus/bus_client.h"
+#include "common/bus/wire/wire_net.h"
 
 extern const bus_client pst_wire_client;
+extern const bus_consumer_ops wire_consumer_ops;
+extern const bus_producer_ops wire_producer_ops;
+
+/* ---- what every handle begins with --------------------------------------------------------------------------------------------- */
+
+typedef struct wire_handle wire_handle;
+
+/* What a consumer and a producer do each in their way; the rest of bus_common_ops needs the net alone and is wire_ask.c's. */
+typedef struct wire_life {
+    int (*serve)(wire_handle *h, int timeout_ms);
+    int (*fatal)(wire_handle *h, char *text, size_t size);
+    void (*free)(wire_handle *h); /* all of it, the net too */
+} wire_life;
+
+struct wire_handle { /* the first member of a consumer and of a producer: their bus_handle * is one of these */
+    const wire_life *life;
+    wire_net *net;
+    bus_listener to;
+    const char *group;     /* whose committed offsets are asked for; NULL = none */
+    bool read_uncommitted; /* how far "the end" is */
+    bool (*ask_for)(wire_handle *h, void (*fn)(void *arg), void *arg,
+                    int timeout_ms); /* from another thread: the owner asks; NULL = ask here */
+};
+
+static inline wire_handle *wire_handle_of(bus_handle *h)
+{
+    return (wire_handle *)h;
+}
+
+/* ---- a membership, as transactions send it --------------------------------------------------------------------------------------- */
+
+struct bus_group { /* one that never joined: generation -1, member "" */
+    char *group, *member;
+    char *instance;     /* NULL = not static */
+    int32_t generation; /* KIP-848: the member's epoch */
+};
 
 #endif
