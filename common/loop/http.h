@@ -11,6 +11,7 @@
  * Input is untrusted: the parser is our own (http_parse.h) because libevent's lets request smuggling, slow senders and unbounded
  * headers through. Refused before any handler runs: ambiguous lengths (400), foreign Host (421), foreign pages (403), other body types (415), bad
  * paths (400), large heads (431, 414), large bodies (413), slow heads and bodies (408), too many connections (503); http_guard.h has the rules.
+ * With TLS (tls_cert) a client that speaks plain HTTP gets a sentence (400), and names beyond loopback get Strict-Transport-Security.
  * HEAD runs the GET handler and sends no body; OPTIONS, 404 and 405 with Allow are answered here. Sources: RFC 9110, 9112, 9457, WHATWG SSE.
  * Threads: everything belongs to the loop's thread; hand over from others with pst_loop_post. pst_http_thread_* wraps a thread of its own. */
 #ifndef PST_LOOP_HTTP_H
@@ -27,22 +28,23 @@ typedef struct pst_http_req pst_http_req;
 typedef struct pst_http_stream pst_http_stream;
 
 typedef struct pst_http_conf {
-    const char *listen;           /* NULL = "127.0.0.1"; an IPv4 or IPv6 address, or "*" for all */
-    int port;                     /* 0 = any free one: see pst_http_port */
-    const char *name;             /* for logs; NULL = "http" */
-    const char *const *hosts;     /* names accepted in Host beside literal loopback addresses and localhost; NULL-terminated; NULL = none */
-    const char *const *types;     /* types accepted of bodies, lower case; NULL-terminated, borrowed; NULL = any */
-    size_t header_bytes_max;      /* 0 = 16 KiB, whole head; at most 64 fields, 8 KiB of target */
-    size_t body_bytes_max;        /* 0 = 1 MiB; a route may say otherwise */
-    size_t bodies_bytes_max;      /* all bodies held at once; 0 = 256 MiB; beyond: 503 */
-    size_t stream_backlog_max;    /* bytes a stream's client may lag behind before it is dropped; 0 = 1 MiB */
-    int connections_max;          /* 0 = 1024 */
-    int connections_per_peer_max; /* one remote address; 0 = 32; loopback peers are not counted */
-    int header_timeout_ms;        /* first byte to end of head; 0 = 10 s */
-    int body_timeout_ms;          /* plus one second for each 16 KiB of body; 0 = 10 s */
-    int idle_timeout_ms;          /* kept-alive connection without a request; 0 = 60 s */
-    int write_timeout_ms;         /* no byte taken by the client for so long; 0 = 30 s */
-    int heartbeat_ms;             /* comment on quiet SSE streams; 0 = 15 s */
+    const char *listen;       /* NULL = "127.0.0.1"; an IPv4 or IPv6 address, or "*" for all */
+    int port;                 /* 0 = any free one: see pst_http_port */
+    const char *name;         /* for logs; NULL = "http" */
+    const char *const *hosts; /* names accepted in Host beside literal loopback addresses and localhost; NULL-terminated; NULL = none */
+    const char *tls_cert, *tls_key; /* PEM files: the certificate with its chain, and its key; read again when they change. NULL = no TLS */
+    const char *const *types;       /* types accepted of bodies, lower case; NULL-terminated, borrowed; NULL = any */
+    size_t header_bytes_max;        /* 0 = 16 KiB, whole head; at most 64 fields, 8 KiB of target */
+    size_t body_bytes_max;          /* 0 = 1 MiB; a route may say otherwise */
+    size_t bodies_bytes_max;        /* all bodies held at once; 0 = 256 MiB; beyond: 503 */
+    size_t stream_backlog_max;      /* bytes a stream's client may lag behind before it is dropped; 0 = 1 MiB */
+    int connections_max;            /* 0 = 1024 */
+    int connections_per_peer_max;   /* one remote address; 0 = 32; loopback peers are not counted */
+    int header_timeout_ms;          /* first byte to end of head; 0 = 10 s */
+    int body_timeout_ms;            /* plus one second for each 16 KiB of body; 0 = 10 s */
+    int idle_timeout_ms;            /* kept-alive connection without a request; 0 = 60 s */
+    int write_timeout_ms;           /* no byte taken by the client for so long; 0 = 30 s */
+    int heartbeat_ms;               /* comment on quiet SSE streams; 0 = 15 s */
 } pst_http_conf;
 
 /* Must end in exactly one of: pst_http_reply…, pst_http_problem, pst_http_stream_open, pst_http_sse_open — at once or later. Until then req
@@ -95,6 +97,7 @@ void pst_http_set_problem(pst_http *s, bool (*fn)(void *arg, pst_http_req *req, 
 int pst_http_port(const pst_http *s);
 const char *pst_http_url(const pst_http *s); /* "http://127.0.0.1:8080" */
 bool pst_http_is_loopback(const pst_http *s);
+bool pst_http_is_tls(const pst_http *s);
 /* No new connections; idle ones closed; streams end with a comment; the others end with their reply. done(arg) once none is left. */
 void pst_http_drain(pst_http *s, void (*done)(void *arg), void *arg);
 /* Closes everything now, streams with on_close. Requests not answered yet stay valid until answered. Not from within a handler or on_close. */

@@ -12,11 +12,13 @@
 #include "common/loop/http_guard.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define LINGER_MS        2000
 #define LINGER_BYTES_MAX (1 << 20)
@@ -55,7 +57,12 @@ void http_conn_close(conn *c)
     PST_ASSERT(s->n_conns > 0);
     s->n_conns--;
     event_free(c->deadline);
-    bufferevent_free(c->bev);
+    if (c->hello) {
+        event_free(c->hello);
+        close(c->fd);
+    }
+    if (c->bev)
+        bufferevent_free(c->bev);
     free(c);
     if (s->draining && !s->n_conns && s->drained) {
         pst_loop_post(s->loop, s->drained, s->drained_arg); /* posted, so that it may free the server */
@@ -308,6 +315,10 @@ static void begin_request(conn *c, pst_http_req *r, size_t len)
         return;
     }
     const http_head *h = &r->head;
+    if (c->plain) {
+        refuse(c, 400, "this port speaks TLS: ask for https:// in place of http://; what was sent here could be read by others on its way");
+        return;
+    }
     r->head_only = !strcmp(h->method, "HEAD");
     r->target = pst_strdup(h->target);
     r->keep = h->minor == 1 ? !h->close : h->keep_alive && !h->close;
@@ -461,6 +472,8 @@ static void on_written(struct bufferevent *bev, void *arg)
     } else if (c->close_after) {
         c->state = CONN_LINGER;
         c->lingered = 0;
+        if (c->tls)
+            http_tls_bye(bev);
         shutdown(bufferevent_getfd(bev), SHUT_WR);
         http_conn_deadline(c, LINGER_MS);
         process(c);
@@ -478,7 +491,13 @@ static void on_written(struct bufferevent *bev, void *arg)
 static void on_event(struct bufferevent *bev, short what, void *arg)
 {
     conn *c = arg;
-    bool half_closed = (what & BEV_EVENT_EOF) && (c->state == CONN_BUSY || c->state == CONN_FLUSH);
+    if (what & BEV_EVENT_CONNECTED)
+        return; /* the handshake is done; the deadline for the head goes on */
+    /* Under TLS libevent neither reads nor writes any more once the other side has said its last. */
+    bool half_closed = (what & BEV_EVENT_EOF) && !c->tls && (c->state == CONN_BUSY || c->state == CONN_FLUSH);
+    const char *why = c->tls && (what & BEV_EVENT_ERROR) ? http_tls_why(bev) : NULL;
+    if (why)
+        pst_log(PST_LOG_DEBUG, c->server->name, "event=tls_ended remote=%s why=\"%s\"", c->remote, why);
     if (half_closed)
         c->eof = true; /* it has said all and may still listen */
     else
@@ -496,21 +515,64 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg)
         http_conn_close(c);
 }
 
-void http_conn_start(pst_http *s, conn *c, int fd)
+static void listen_to(conn *c, struct bufferevent *bev)
 {
-    c->server = s;
-    c->bev = bufferevent_socket_new(loop_base(s->loop), fd, BEV_OPT_CLOSE_ON_FREE);
-    c->deadline = event_new(loop_base(s->loop), -1, 0, on_deadline, c);
-    PST_ASSERT(c->bev && c->deadline);
+    const pst_http *s = c->server;
+    PST_ASSERT(bev && !c->bev);
+    c->bev = bev;
     struct timeval write_tv = {.tv_sec = s->conf.write_timeout_ms / 1000, .tv_usec = s->conf.write_timeout_ms % 1000 * 1000};
     bufferevent_set_timeouts(c->bev, NULL, &write_tv);
     bufferevent_setwatermark(c->bev, EV_READ, 0, s->conf.header_bytes_max + 65536);
     bufferevent_setcb(c->bev, on_read, on_written, on_event, c);
+    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+}
+
+static struct bufferevent *plain_socket(const conn *c, int fd)
+{
+    return bufferevent_socket_new(loop_base(c->server->loop), fd, BEV_OPT_CLOSE_ON_FREE);
+}
+
+/* The first byte tells a handshake from a request in the clear, which is to learn what is wrong in place of an alert that no such client can read. */
+static void on_hello(evutil_socket_t fd, short what, void *arg)
+{
+    conn *c = arg;
+    unsigned char first;
+    ssize_t n = recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        event_add(c->hello, NULL);
+        return;
+    }
+    struct bufferevent *bev = NULL;
+    c->tls = n == 1 && http_tls_is_hello(first);
+    c->plain = !c->tls;
+    if (n == 1)
+        bev = c->tls ? http_tls_accept(c->server->tls, fd) : plain_socket(c, fd);
+    if (!bev) {
+        http_conn_close(c);
+        return;
+    }
+    event_free(c->hello);
+    c->hello = NULL; /* fd is bev's now */
+    listen_to(c, bev);
+}
+
+void http_conn_start(pst_http *s, conn *c, int fd)
+{
+    c->server = s;
+    c->deadline = event_new(loop_base(s->loop), -1, 0, on_deadline, c);
+    PST_ASSERT(c->deadline);
     c->next = s->conns;
     if (c->next)
         c->next->prev = c;
     s->conns = c;
     s->n_conns++;
-    http_conn_deadline(c, s->conf.header_timeout_ms);
-    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+    http_conn_deadline(c, s->conf.header_timeout_ms); /* with TLS: the handshake, too */
+    if (!s->tls) {
+        listen_to(c, plain_socket(c, fd));
+        return;
+    }
+    c->fd = fd;
+    c->hello = event_new(loop_base(s->loop), fd, EV_READ, on_hello, c);
+    PST_ASSERT(c->hello);
+    event_add(c->hello, NULL);
 }

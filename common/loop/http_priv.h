@@ -5,6 +5,7 @@
 
 #include "common/loop/http.h"
 #include "common/loop/http_parse.h"
+#include "common/loop/http_tls.h"
 #include "common/loop/loop_priv.h"
 #include "common/loop/ws_frame.h"
 
@@ -27,6 +28,7 @@ struct pst_http {
     int fd, port;
     bool loopback, draining;
     struct event *accept_ev, *accept_retry;
+    http_tls *tls; /* NULL: none */
     route_entry *routes;
     size_t n_routes;
     bool (*filter)(void *arg, pst_http_req *req);
@@ -57,12 +59,15 @@ typedef enum {
 
 struct conn {
     pst_http *server;
-    struct bufferevent *bev;
+    struct bufferevent *bev; /* NULL: its first byte is awaited, which says whether it speaks TLS; until then */
+    struct event *hello;     /* waits for that, and */
+    int fd;                  /* is ours */
     struct event *deadline;
     conn *prev, *next;
     conn_state state;
     char remote[72], peer[64];
     bool peer_loopback, close_after, eof, head_begun;
+    bool tls, plain; /* plain: it speaks none where it is asked for */
     size_t scanned, lingered;
     http_chunks chunks;
     pst_http_req *req;

@@ -97,6 +97,14 @@ void pst_http_set_header(pst_http_req *r, const char *name, const char *value)
     give_value(h, value);
 }
 
+/* RFC 6797: a browser shall not ask for this name in the clear any more. The name is one, whatever the port: not said of localhost, whose other ports are other programs'. */
+static bool is_named_over_tls(const pst_http_req *r)
+{
+    char name[256];
+    return r->conn->tls && !r->server->loopback && r->head.host && http_host_parse(r->head.host, name) &&
+           strcasecmp(name, "localhost") != 0;
+}
+
 void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const char *type, int64_t length)
 {
     char date[40];
@@ -111,6 +119,8 @@ void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const ch
         evbuffer_add_printf(out, "Content-Length: %lld\r\n", (long long)length);
     else if (length == -2)
         evbuffer_add_printf(out, "Transfer-Encoding: chunked\r\n");
+    if (r->conn && is_named_over_tls(r))
+        evbuffer_add_printf(out, "Strict-Transport-Security: max-age=31536000\r\n");
     if (!out_header_of(r, "X-Content-Type-Options"))
         evbuffer_add_printf(out, "X-Content-Type-Options: nosniff\r\n");
     if (!out_header_of(r, "Cache-Control"))

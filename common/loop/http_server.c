@@ -157,8 +157,8 @@ static int listen_on(pst_http *s, pst_err *err)
     const char *host = s->listen_text;
     if (!strcmp(host, "*") || !strcmp(host, "::") || !strcmp(host, "0.0.0.0"))
         host = "localhost";
-    s->url =
-        strchr(host, ':') && host[0] != '[' ? pst_sprintf("http://[%s]:%d", host, s->port) : pst_sprintf("http://%s:%d", host, s->port);
+    const char *scheme = s->tls ? "https" : "http";
+    s->url = pst_sprintf(strchr(host, ':') && host[0] != '[' ? "%s://[%s]:%d" : "%s://%s:%d", scheme, host, s->port);
     return 0;
 }
 
@@ -177,7 +177,7 @@ static void fill_conf(pst_http *s, const pst_http_conf *conf)
         for (size_t i = 0; i < n; i++)
             s->hosts[i] = pst_strdup(conf->hosts[i]);
     }
-    c->name = c->listen = NULL;
+    c->name = c->listen = c->tls_cert = c->tls_key = NULL;
     c->hosts = NULL;
 #define DEFAULT(field, value) \
     if (!c->field)            \
@@ -202,7 +202,9 @@ int pst_http_new(pst_loop *l, const pst_http_conf *conf, pst_http **ret_server, 
     s->loop = l;
     s->fd = -1;
     fill_conf(s, conf);
-    int rc = listen_on(s, err);
+    int rc = conf->tls_cert || conf->tls_key ? http_tls_new(l, s->name, conf->tls_cert, conf->tls_key, &s->tls, err) : 0;
+    if (!rc)
+        rc = listen_on(s, err);
     if (rc < 0) {
         pst_http_free(s);
         return rc;
@@ -261,6 +263,7 @@ void pst_http_free(pst_http *s)
     PST_ASSERT(!s->n_conns && !s->streams_open);
     for (pst_http_req *r = s->reqs; r; r = r->next)
         r->server = NULL;
+    http_tls_free(s->tls);
     for (char **h = s->hosts; h && *h; h++)
         free(*h);
     free(s->hosts);
@@ -323,6 +326,11 @@ const char *pst_http_url(const pst_http *s)
 bool pst_http_is_loopback(const pst_http *s)
 {
     return s->loopback;
+}
+
+bool pst_http_is_tls(const pst_http *s)
+{
+    return s->tls != NULL;
 }
 
 void pst_http_counts(const pst_http *s, uint64_t ret_counts[5])

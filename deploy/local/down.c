@@ -40,6 +40,9 @@ static const pst_opt up_opts[] = {
     {"timeout", 0, PST_OPT_SPAN, offsetof(local_up_opts, max_wait_us), "T", "60s", "how long to wait for the broker"},
     {"isolation", 0, PST_OPT_STR, offsetof(local_up_opts, isolation), "LEVEL", NULL,
      "the weakest isolation that jobs may have on this computer: none, user or sandbox (`penstock lcm --isolation`) [none]"},
+    {"tls-cert", 0, PST_OPT_STR, offsetof(local_up_opts, tls_cert), "FILE", NULL,
+     "the gateway serves https with this certificate (`penstock gateway --tls-cert`)"},
+    {"tls-key", 0, PST_OPT_STR, offsetof(local_up_opts, tls_key), "FILE", NULL, "and its key (`penstock gateway --tls-key`)"},
     {"users", 0, PST_OPT_STR, offsetof(local_up_opts, users), "FILE", NULL,
      "the gateway's users, in place of its token (`penstock gateway --users`)"},
     {"jwks", 0, PST_OPT_STR, offsetof(local_up_opts, jwks), "FILE", NULL,
@@ -106,6 +109,8 @@ static int up_run(int argc, char **argv)
     const pst_settings *s = &v.settings;
     if (o.kafka && o.embedded)
         rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--kafka and --embedded exclude each other");
+    else if (!o.tls_cert != !o.tls_key)
+        rc = pst_err_set(&v.err, PST_EINVAL, PST_CLASS_FATAL, "up", 0, "--tls-cert and --tls-key go together: one of them is missing");
     if (!rc && !check_without(o.without, &v.err))
         rc = PST_EINVAL;
     if (!rc)

@@ -27,13 +27,22 @@ static char *address_of(const local_service *v)
     return strcmp(v->name, "sink:prometheus") ? NULL : pst_strdup("127.0.0.1:9110");
 }
 
+static bool has_tls(const local_service *v)
+{
+    for (size_t i = 1; v->argv[i]; i++)
+        if (!strcmp(v->argv[i], "--tls-cert"))
+            return true;
+    return false;
+}
+
 void local_targets_write(const local_services *s)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < s->n; i++) {
         char *address = address_of(s->at[i]);
         if (address)
-            json_array_append_new(list, json_pack("{s:[s], s:{s:s}}", "targets", address, "labels", "service", s->at[i]->name));
+            json_array_append_new(list, json_pack("{s:[s], s:{s:s, s:s*}}", "targets", address, "labels", "service", s->at[i]->name,
+                                                  "__scheme__", has_tls(s->at[i]) ? "https" : NULL));
         free(address);
     }
     char *text = pst_json_text(list), *path = path_of(s);

@@ -225,8 +225,8 @@ static int wait_for_broker(up *u, pst_err *err)
 /* The port asked for; else the one of the last time (supervisors that live on know its address); else the usual one, or one near it. */
 static int choose_port(int64_t asked, const pst_setting *last, int usual)
 {
-    const char *colon =
-        !strncmp(last->origin, "profile", 7) && !strncmp(last->value, "http://127.0.0.1:", 17) ? strrchr(last->value, ':') : NULL;
+    bool ours = !strncmp(last->value, "http://127.0.0.1:", 17) || !strncmp(last->value, "https://127.0.0.1:", 18);
+    const char *colon = !strncmp(last->origin, "profile", 7) && ours ? strrchr(last->value, ':') : NULL;
     int port = colon ? atoi(colon + 1) : 0;
     if (asked > 0)
         port = (int)asked;
@@ -275,7 +275,7 @@ static int wait_for_registry(up *u, pst_err *err)
 static int wait_for_gateway(up *u, pst_err *err)
 {
     pst_registry *probe; /* any HTTP server on that address will do: the client says whether it answers */
-    pst_registry_conf conf = {.url = u->settings->gateway.value, .timeout_ms = 1000};
+    pst_registry_conf conf = {.url = u->settings->gateway.value, .ca_file = u->o->tls_cert, .timeout_ms = 1000};
     int64_t end = pst_mono_us() + 30 * 1000000LL;
     int rc = pst_registry_new(&conf, &probe, err);
     if (rc < 0)
@@ -296,17 +296,27 @@ static int wait_for_gateway(up *u, pst_err *err)
     return rc;
 }
 
+/* Services may be started again from another folder. A link stays one: what renews certificates makes it point elsewhere. Not for an address. free() */
+static char *from_root(const char *path)
+{
+    char *here = path && *path != '/' && !strstr(path, "://") ? getcwd(NULL, 0) : NULL;
+    char *whole = here ? pst_fs_join(here, path) : path ? pst_strdup(path) : NULL;
+    free(here);
+    return whole;
+}
+
 static int start_gateway(up *u, const char *port, pst_err *err)
 {
     const local_up_opts *o = u->o;
-    /* Services may be started again from another folder. A file that is not there is the gateway's to complain about. */
-    char *users = o->users ? realpath(o->users, NULL) : NULL, *jwks = o->jwks ? realpath(o->jwks, NULL) : NULL;
-    const char *const more[][2] = {{"--users", users ? users : o->users},
-                                   {"--jwks", jwks ? jwks : o->jwks},
+    char *users = from_root(o->users), *jwks = from_root(o->jwks), *cert = from_root(o->tls_cert), *key = from_root(o->tls_key);
+    const char *const more[][2] = {{"--tls-cert", cert},
+                                   {"--tls-key", key},
+                                   {"--users", users},
+                                   {"--jwks", jwks},
                                    {"--jwt-issuer", o->jwt_issuer},
                                    {"--jwt-audience", o->jwt_audience},
                                    {"--jwt-role", o->jwt_role}};
-    const char *args[16] = {"gateway", "--port", port};
+    const char *args[20] = {"gateway", "--port", port};
     size_t n = 3;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (more[i][1]) {
@@ -316,6 +326,8 @@ static int start_gateway(up *u, const char *port, pst_err *err)
     int rc = local_services_add(&u->services, "gateway", args, err);
     free(users);
     free(jwks);
+    free(cert);
+    free(key);
     return rc;
 }
 
@@ -325,7 +337,8 @@ static int start_services(up *u, pst_err *err)
     int rc = 0;
     if (!left_out(u, "gateway")) {
         snprintf(port, sizeof port, "%d", choose_port(u->o->gateway_port, &u->settings->gateway, 8080));
-        setting_put(&u->settings->gateway, pst_sprintf("http://127.0.0.1:%s", port), "started by up");
+        setting_put(&u->settings->gateway, pst_sprintf(u->o->tls_cert ? "https://127.0.0.1:%s" : "http://127.0.0.1:%s", port),
+                    "started by up");
         refresh_environment(u);
         rc = start_gateway(u, port, err);
     }

@@ -14,6 +14,7 @@ typedef struct local_up_opts {
     int64_t registry_port, gateway_port;
     int64_t max_wait_us;                                     /* for the broker */
     int64_t log_mib;                                         /* a log is put aside at this size */
+    const char *tls_cert, *tls_key;                          /* the gateway's; NULL = plain HTTP */
     const char *users;                                       /* of the gateway, in place of its token; NULL = none */
     const char *jwks, *jwt_issuer, *jwt_audience, *jwt_role; /* of the gateway, likewise; role NULL = its default */
     const char *isolation;                                   /* the LCM's floor, checked; NULL = none */

@@ -22,13 +22,17 @@
 
 typedef struct gateway_opts {
     int64_t port, models_mib, infer_seconds;
-    const char *listen, *auth, *users, *jwks, *issuer, *audience, *jwt_role;
+    const char *listen, *tls_cert, *tls_key, *auth, *users, *jwks, *issuer, *audience, *jwt_role;
     pst_opt_list hosts;
 } gateway_opts;
 static const pst_opt gateway_table[] = {
     {"port", 0, PST_OPT_INT, offsetof(gateway_opts, port), "P 0..65535", "8080", "0 = any free one"},
     {"listen", 0, PST_OPT_STR, offsetof(gateway_opts, listen), "ADDRESS", "127.0.0.1",
-     "an address, or * for all; put a proxy with TLS before it then, and name it with --host"},
+     "an address, or * for all; with --tls-cert then, or behind a proxy with TLS, and its name given with --host"},
+    {"tls-cert", 0, PST_OPT_STR, offsetof(gateway_opts, tls_cert), "FILE", NULL,
+     "serve https (TLS 1.2 and 1.3): the certificate, with its chain, in PEM; read again when it changes"},
+    {"tls-key", 0, PST_OPT_STR, offsetof(gateway_opts, tls_key), "FILE", NULL,
+     "its key, in PEM, without a password; nobody but its owner may read the file (root's: a group, too)"},
     {"auth", 0, PST_OPT_STR, offsetof(gateway_opts, auth), "HOW", "token",
      "token: every request but /health shows <state-dir>/token, made where there is none; none: nobody is asked, on loopback only"},
     {"users", 0, PST_OPT_STR, offsetof(gateway_opts, users), "FILE", NULL,
@@ -137,7 +141,12 @@ static int let_in(gw_state *g, const gateway_opts *o, pst_err *err)
                         "--auth none with --listen %s would let everybody on the network run programs here; leave --auth out, or listen on "
                         "127.0.0.1",
                         o->listen);
-    else if (asks)
+    else if (asks && !pst_http_is_loopback(g->http) && !pst_http_is_tls(g->http))
+        pst_log(PST_LOG_WARN, "gateway",
+                "event=no_tls listen=%s reason=\"passwords and tokens can be read on their way here: give --tls-cert and --tls-key, or let "
+                "nobody but a proxy with TLS reach this port\"",
+                o->listen);
+    if (!rc && asks)
         rc = make_token(g->client->settings->state_dir.value, &token, err);
     if (!rc) {
         g->who = gw_who_new(token);
@@ -178,7 +187,13 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
     const char *names[34] = {0};
     for (size_t i = 0; i < o->hosts.n && i < 32; i++)
         names[i] = o->hosts.items[i];
-    pst_http_conf conf = {.listen = o->listen, .port = (int)o->port, .name = "gateway", .hosts = names, .types = types};
+    pst_http_conf conf = {.listen = o->listen,
+                          .port = (int)o->port,
+                          .tls_cert = o->tls_cert,
+                          .tls_key = o->tls_key,
+                          .name = "gateway",
+                          .hosts = names,
+                          .types = types};
     int rc = pst_loop_new(&g->loop, err);
     if (!rc)
         rc = pst_http_new(g->loop, &conf, &g->http, err);

@@ -36,6 +36,7 @@ typedef struct grant {
 struct gw_who {
     char *token, *cookie, *place; /* NULL: everybody may */
     char cookie_name[40];
+    const char *kept; /* how a browser is to keep it; with TLS never to be sent without */
     grant grants[GRANTS_MAX];
     size_t n_grants;   /* ever given */
     gw_users *users;   /* NULL: tokens alone, or as below */
@@ -187,7 +188,7 @@ static bool hand_out_cookie(gw_who *w, pst_http_req *req)
     if (!token || strcmp(pst_http_path(req), "/") || !pst_secret_equal(token, w->token))
         return false;
     char *place = pst_sprintf("/%s/", w->place);
-    char *cookie = pst_sprintf("%s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Strict", w->cookie_name, w->cookie, place, COOKIE_AGE_S);
+    char *cookie = pst_sprintf("%s=%s; Path=%s; Max-Age=%d; %s", w->cookie_name, w->cookie, place, COOKIE_AGE_S, w->kept);
     pst_http_add_header(req, "Set-Cookie", cookie);
     pst_http_add_header(req, "Location", place);
     pst_http_add_header(req, "Referrer-Policy", "no-referrer");
@@ -280,7 +281,7 @@ static void set_session(gw_who *w, pst_http_req *req, const gw_user *u)
     int64_t until_s = pst_now_us() / 1000000 + SESSION_S;
     char *place = place_of(w, u->name), *value = gw_session_make(&w->session_key, u->name, u->secret, until_s),
          *path = pst_sprintf("/%s/", place);
-    char *cookie = pst_sprintf("%s=%s; Path=%s; Max-Age=%d; HttpOnly; SameSite=Strict", w->cookie_name, value, path, SESSION_S);
+    char *cookie = pst_sprintf("%s=%s; Path=%s; Max-Age=%d; %s", w->cookie_name, value, path, SESSION_S, w->kept);
     pst_http_add_header(req, "Set-Cookie", cookie);
     pst_http_add_header(req, "Location", path);
     pst_http_add_header(req, "Referrer-Policy", "no-referrer");
@@ -425,8 +426,7 @@ void gw_who_login(gw_who *w, pst_http_req *req, const char *name, const char *pa
 void gw_who_logout(gw_who *w, pst_http_req *req)
 {
     const char *place = pst_http_place(req);
-    char *cookie =
-        pst_sprintf("%s=; Path=/%s%sMax-Age=0; HttpOnly; SameSite=Strict", w->cookie_name, place ? place : "", place ? "/; " : "; ");
+    char *cookie = pst_sprintf("%s=; Path=/%s%sMax-Age=0; %s", w->cookie_name, place ? place : "", place ? "/; " : "; ", w->kept);
     pst_http_add_header(req, "Set-Cookie", cookie);
     pst_http_add_header(req, "Clear-Site-Data", "\"storage\"");
     pst_http_reply(req, 204, NULL, NULL, 0);
@@ -479,6 +479,7 @@ static bool refuse(void *arg, pst_http_req *req, int status, const char *detail)
 void gw_who_guard(gw_who *w, pst_http *http)
 {
     snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
+    w->kept = pst_http_is_tls(http) ? "HttpOnly; Secure; SameSite=Strict" : "HttpOnly; SameSite=Strict";
     if (w->place)
         pst_http_set_place(http, w->bearer ? "page-*" : w->place);
     pst_http_set_filter(http, may_enter, w);

@@ -1,6 +1,7 @@
-"""Users of the gateway: made as a person makes them, each with a view of its own, on every way in (own API, FfDL's, event stream, page); what is published is theirs; no secret shows anywhere."""
-import base64, http.client, stat, urllib.parse
+"""Users of the gateway: made as a person makes them, each with a view of its own, on every way in (own API, FfDL's, event stream, page), all of it under TLS; what is published is theirs; no secret shows anywhere."""
+import base64, datetime, http.client, ipaddress, ssl, stat, urllib.parse
 from kit import *
+from cryptography import x509
 from cryptography.hazmat.primitives import hashes, hmac, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
@@ -16,7 +17,7 @@ def basic(name, word=None):
 def ask(name, path, method="GET", body=None, headers={}, word=None):
     """Status, body, header fields; name None: without a credential."""
     u = urllib.parse.urlsplit(p.gateway)
-    c = http.client.HTTPConnection(u.hostname, u.port, timeout=30 * PATIENCE)
+    c = http.client.HTTPSConnection(u.hostname, u.port, timeout=30 * PATIENCE, context=trust())
     try:
         c.request(method, path, body, {**(basic(name, word) if name else {}), **({"Content-Type": YAML} if body else {}), **headers})
         r = c.getresponse()
@@ -25,6 +26,45 @@ def ask(name, path, method="GET", body=None, headers={}, word=None):
         return r.status, said, dict(r.getheaders())
     finally:
         c.close()
+
+
+def trust():
+    return ssl.create_default_context(cafile=cert)
+
+
+def dial(timeout):
+    u = urllib.parse.urlsplit(p.gateway)
+    return trust().wrap_socket(socket.create_connection((u.hostname, u.port), timeout=timeout), server_hostname=u.hostname), u
+
+
+def make_pair():
+    """A certificate for this computer, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "penstock")]), datetime.datetime.now(datetime.timezone.utc)
+    made = (x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(now + datetime.timedelta(days=30))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False).sign(key, hashes.SHA256()))
+    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    cert_key.touch(0o600)
+    cert_key.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    return made.serial_number
+
+
+def tls():
+    """https alone, the addresses say so, and a pair that was renewed is taken without a restart."""
+    u = urllib.parse.urlsplit(p.gateway)
+    check(u.scheme == "https", f"the address is {p.gateway}")
+    with socket.create_connection((u.hostname, u.port), timeout=20 * PATIENCE) as s:
+        s.sendall(f"GET /v1/me HTTP/1.1\r\nHost: {u.netloc}\r\n\r\n".encode())
+        said = s.recv(4096)
+    check(said.startswith(b"HTTP/1.1 400 ") and b"this port speaks TLS" in said, f"plain HTTP is told {said[:300]}")
+    serial = make_pair()
+
+    def renewed():
+        with contextlib.suppress(ssl.SSLError):  # the client trusts the new one already
+            with dial(20 * PATIENCE)[0] as s:
+                return x509.load_der_x509_certificate(s.getpeercert(True)).serial_number == serial
+    until(renewed, 10, "the renewed certificate is served")
 
 
 def hash_of(word):
@@ -49,8 +89,8 @@ def submit(name, job, path="/v1/jobs", **more):
 
 def stream(name, ids, seconds=4):
     """Training ids of what a stream shows of jobs, from the ring's beginning."""
-    u, seen = urllib.parse.urlsplit(p.gateway), set()
-    with socket.create_connection((u.hostname, u.port), timeout=5) as s:
+    s, u = dial(5)
+    with s:
         lines = "".join(f"{k}: {v}\r\n" for k, v in basic(name).items())
         s.sendall(f"GET /events/stream?kinds=event,state,log,metric HTTP/1.1\r\nHost: {u.netloc}\r\n{lines}\r\n".encode())
         text, end = b"", time.monotonic() + seconds
@@ -137,7 +177,7 @@ def page():
     form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": p.gateway, **html}
     check(ask(None, "/login", "POST", "name=ann&password=wrong", form)[0] == 401, "a wrong password opens the page")
     status, _, headers = ask(None, "/login", "POST", urllib.parse.urlencode({"name": "ann", "password": WORDS["ann"]}), form)
-    check(status == 303 and "HttpOnly; SameSite=Strict" in headers["Set-Cookie"], f"login: {status} {headers}")
+    check(status == 303 and "HttpOnly; Secure; SameSite=Strict" in headers["Set-Cookie"], f"login: {status} {headers}")
     mine, place = {"Cookie": headers["Set-Cookie"].partition(";")[0]}, headers["Location"]
     shown.pop()  # the cookie is told there, to whom it belongs
     check("<html" in ask(None, place, headers={**mine, **html})[1] and json.loads(ask(None, place + "v1/me", headers=mine)[1]) == {"user": "ann", "roles": ["user"]}, "the session is not ann's")
@@ -215,8 +255,8 @@ def tokens(a):
                         (token(idp, "two", sub="dora"), "none of the keys"), (token(later, "one", sub="dora"), "none of the keys"), (token(robot, sub="ann"), "none of the keys"), (token(idp, "one", sub="a b"), "subject"),
                         (token(base64.b64decode(line_of(robot)), sub="ci"), "RS256 or ES256"), (token(robot, alg="none", sub="ci"), "RS256 or ES256"), (mine.rpartition(".")[0] + ".", "token"), (p.token, "token"), ("!.!.!", "token")):
         stays_out(value, word)
-    u = urllib.parse.urlsplit(p.gateway)
-    with socket.create_connection((u.hostname, u.port), timeout=20 * PATIENCE) as s, contextlib.suppress(ConnectionError):  # a header of 1 MB
+    s, u = dial(20 * PATIENCE)
+    with s, contextlib.suppress(ConnectionError):  # a header of 1 MB
         s.sendall(f"GET /v1/me HTTP/1.1\r\nHost: {u.netloc}\r\nAuthorization: Bearer {'A' * 2**20}\r\n\r\n".encode())
         check(b" 200 " not in s.recv(100), "a token of 1 MB opens")
     provider.write_text("{")
@@ -230,8 +270,7 @@ def tokens(a):
 
 def changes(place, mine):
     """Read again; a broken file changes nothing, a removed user is out, her session and open stream too."""
-    u = urllib.parse.urlsplit(p.gateway)
-    s = socket.create_connection((u.hostname, u.port), timeout=20 * PATIENCE)
+    s, u = dial(20 * PATIENCE)
     s.sendall(f"GET {place}events/stream HTTP/1.1\r\nHost: {u.netloc}\r\nCookie: {mine['Cookie']}\r\n\r\n".encode())
     check(b" 200 " in s.recv(4096)[:20], "no stream for ann's session")
     good = users.read_text()
@@ -264,7 +303,8 @@ def secrets():
 shown = []
 hashing()
 folder = Path(tempfile.mkdtemp(prefix="penstock-users-"))
-users = folder / "users"
+users, cert, cert_key = folder / "users", folder / "cert.pem", folder / "key.pem"
+make_pair()
 users_text = "".join(f"{n}:{hash_of(w)}:{ROLES[n]}\n" for n, w in WORDS.items())
 robot, idp, later = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 users_text += f"ci:{line_of(robot)}:user\n"
@@ -281,11 +321,18 @@ with Platform(up=False) as p:
     for more, word in ((["--jwks", "https://id.example/keys"], "a FILE is taken"), (["--users", users, "--jwt-audience", "x"], "--jwks FILE"), (["--jwks", provider, "--jwt-role", "guest"], "--jwt-role guest"), (["--jwks", folder / "none"], "cannot read")):
         r = subprocess.run([BIN, "gateway", "--port", "0", *more], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
         check(r.returncode in (1, 2, 6) and word in r.stderr, f"gateway {more}: {r}")
-    p.up_args += ["--users", str(users), "--jwks", str(provider), "--jwt-audience", "penstock", "--jwt-role", "viewer"]
+    r = p.cli("up", "--detach", "--tls-cert", cert, ok=False)
+    check(r.returncode == 2 and "--tls-key" in r.stderr, f"up with half a pair: {r}")
+    cert_key.chmod(0o644)
+    r = subprocess.run([BIN, "gateway", "--port", "0", "--tls-cert", cert, "--tls-key", cert_key], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
+    check(r.returncode == 2 and "chmod 600" in r.stderr, f"a key that others may read is taken: {r}")
+    cert_key.chmod(0o600)
+    p.up_args += ["--tls-cert", str(cert), "--tls-key", str(cert_key), "--users", str(users), "--jwks", str(provider), "--jwt-audience", "penstock", "--jwt-role", "viewer"]
     p.up()
     printed = p.cli("status").stdout
     check("?token=" not in printed and p.gateway in printed, f"status prints the token's address: {printed}")
     check(ask(None, "/v1/jobs")[0] == 401 and ask(None, "/v1/jobs", headers={"Authorization": "Bearer " + p.token})[0] == 401 and ask("ann", "/v1/jobs", word=p.token)[0] == 401, "the token still opens")
+    tls()
     a = submit("ann", "anns", headers={"Idempotency-Key": "the-same"})
     b = submit("bob", "bobs", "/v1/jobs?user=ann", headers={"Idempotency-Key": "the-same", "X-Watson-Userinfo": "bluemix-instance-id=ann"})
     check(a != b, "one idempotency key makes two users' jobs one")
