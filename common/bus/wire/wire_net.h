@@ -19,7 +19,7 @@
 #include "common/bus/wire/wire_bytes.h"
 
 typedef struct wire_net wire_net;
-typedef struct wire_conf wire_conf; /* wire_conf.h: properties, read and checked once */
+struct wire_conf; /* wire_conf.h: properties, read and checked once */
 typedef struct wire_call wire_call;
 
 /* A request that we can speak. The version used is the highest that both have. */
@@ -32,7 +32,7 @@ typedef struct wire_api {
 /* ---- life ------------------------------------------------------------------------------------------------------------------------ */
 
 /* Connects to nobody yet. Faults of connections, logins and brokers are told to->fault, inside turns. */
-int wire_net_open(const wire_conf *conf, const bus_listener *to, wire_net **ret, pst_err *err);
+int wire_net_open(const struct wire_conf *conf, const bus_listener *to, wire_net **ret, pst_err *err);
 void wire_net_free(wire_net *net); /* calls under way are forgotten without a callback */
 /* Sends and receives what it can, then waits for up to timeout_ms for something to happen (answers that were told end the wait). How many answers were
  * told. A pst_stop_forced() ends it. */
