@@ -12,13 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 20, METRICS_MAX = 1000, LABELS_MAX = 8 };
+enum { SECONDS_BUCKETS = 20, BUCKETS_MAX = PST_METRIC_SPREAD, METRICS_MAX = 1000, LABELS_MAX = 8 };
+
+static const double spread_edges[PST_METRIC_SPREAD - 1] = {0,   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5,
+                                                           0.6, 0.7,   0.8,   0.9,   0.95, 0.99, 1,    2,   5,   10,  100, 1000};
 
 struct pst_metric {
     pst_metric_kind kind;
     char *name, *help, *labels; /* labels: a="b",c="d" or "" */
-    _Atomic double value;       /* histogram: sum of seconds */
-    _Atomic uint64_t bucket[BUCKETS + 1];
+    _Atomic double value;       /* histogram: sum */
+    _Atomic uint64_t bucket[BUCKETS_MAX];
 };
 
 struct pst_metrics {
@@ -130,28 +133,64 @@ void pst_metric_set(pst_metric *m, double v)
     m->value = v;
 }
 
-/* Upper bounds: 50 µs × 2^i, so the 20th is 26 s. */
-static double bound(int i)
+static bool has_buckets(const pst_metric *m)
 {
-    return 50e-6 * (double)(1u << i);
+    return m->kind == PST_METRIC_KIND_HISTOGRAM || m->kind == PST_METRIC_KIND_SPREAD;
+}
+
+/* How many have an upper bound; one more has none. */
+static int edges_of(const pst_metric *m)
+{
+    return m->kind == PST_METRIC_KIND_SPREAD ? PST_METRIC_SPREAD - 1 : SECONDS_BUCKETS;
+}
+
+/* Upper bounds of seconds: 50 µs × 2^i, so the 20th is 26 s. */
+static double bound(const pst_metric *m, int i)
+{
+    return m->kind == PST_METRIC_KIND_SPREAD ? spread_edges[i] : 50e-6 * (double)(1u << i);
 }
 
 void pst_metric_observe(pst_metric *m, double seconds)
 {
     PST_ASSERT(m->kind == PST_METRIC_KIND_HISTOGRAM);
     int i = 0;
-    while (i < BUCKETS && seconds > bound(i))
+    while (i < SECONDS_BUCKETS && seconds > bound(m, i))
         i++;
     atomic_fetch_add_explicit(&m->bucket[i], 1, memory_order_relaxed);
     pst_metric_add(m, seconds);
 }
 
+/* Halves, without a branch on the value: it is called for each score. */
+void pst_metric_spread_add(pst_metric_spread *s, double value)
+{
+    if (isnan(value))
+        return;
+    size_t low = 0, n = PST_METRIC_SPREAD - 1;
+    while (n) {
+        size_t half = n / 2, above = value > spread_edges[low + half];
+        low = above ? low + half + 1 : low;
+        n = above ? n - half - 1 : half;
+    }
+    s->n[low]++;
+    if (isfinite(value))
+        s->sum += value;
+}
+
+void pst_metric_merge(pst_metric *m, const pst_metric_spread *s)
+{
+    PST_ASSERT(m->kind == PST_METRIC_KIND_SPREAD);
+    for (size_t i = 0; i < PST_METRIC_SPREAD; i++)
+        if (s->n[i])
+            atomic_fetch_add_explicit(&m->bucket[i], s->n[i], memory_order_relaxed);
+    pst_metric_add(m, s->sum);
+}
+
 double pst_metric_get(const pst_metric *m)
 {
-    if (m->kind != PST_METRIC_KIND_HISTOGRAM)
+    if (!has_buckets(m))
         return m->value;
     uint64_t n = 0;
-    for (int i = 0; i <= BUCKETS; i++)
+    for (int i = 0; i <= edges_of(m); i++)
         n += m->bucket[i];
     return (double)n;
 }
@@ -159,10 +198,10 @@ double pst_metric_get(const pst_metric *m)
 double pst_metric_quantile(const pst_metric *m, double q)
 {
     double want = q * pst_metric_get(m), seen = 0;
-    for (int i = 0; i <= BUCKETS; i++) {
+    for (int i = 0, edges = edges_of(m); i <= edges; i++) {
         double here = (double)m->bucket[i];
         if (here > 0 && seen + here >= want) {
-            double low = i ? bound(i - 1) : 0, high = bound(i < BUCKETS ? i : BUCKETS - 1);
+            double low = i ? bound(m, i - 1) : 0, high = bound(m, i < edges ? i : edges - 1);
             return low + (high - low) * (want - seen) / here;
         }
         seen += here;
@@ -170,22 +209,30 @@ double pst_metric_quantile(const pst_metric *m, double q)
     return 0;
 }
 
+double pst_metric_spread_quantile(const pst_metric_spread *s, double q)
+{
+    pst_metric m = {.kind = PST_METRIC_KIND_SPREAD};
+    for (size_t i = 0; i < PST_METRIC_SPREAD; i++)
+        m.bucket[i] = s->n[i];
+    return pst_metric_quantile(&m, q);
+}
+
 static void print_one(pst_buf *out, const pst_metric *m)
 {
-    if (m->kind != PST_METRIC_KIND_HISTOGRAM && isnan((double)m->value)) {
+    if (!has_buckets(m) && isnan((double)m->value)) {
         pst_buf_printf(out, *m->labels ? "%s{%s} NaN\n" : "%s%s NaN\n", m->name, m->labels);
         return;
     }
-    if (m->kind != PST_METRIC_KIND_HISTOGRAM) {
+    if (!has_buckets(m)) {
         pst_buf_printf(out, *m->labels ? "%s{%s} %.17g\n" : "%s%s %.17g\n", m->name, m->labels, (double)m->value);
         return;
     }
     uint64_t sum = 0;
     const char *comma = *m->labels ? "," : "";
-    for (int i = 0; i <= BUCKETS; i++) {
+    for (int i = 0, edges = edges_of(m); i <= edges; i++) {
         sum += m->bucket[i];
-        if (i < BUCKETS)
-            pst_buf_printf(out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", m->name, m->labels, comma, bound(i), (unsigned long long)sum);
+        if (i < edges)
+            pst_buf_printf(out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", m->name, m->labels, comma, bound(m, i), (unsigned long long)sum);
         else
             pst_buf_printf(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", m->name, m->labels, comma, (unsigned long long)sum);
     }
@@ -196,7 +243,7 @@ static void print_one(pst_buf *out, const pst_metric *m)
 
 const char *pst_metric_kind_name(pst_metric_kind kind)
 {
-    static const char *const names[] = {"counter", "gauge", "histogram"};
+    static const char *const names[] = {"counter", "gauge", "histogram", "histogram"};
     PST_ASSERT((size_t)kind < sizeof names / sizeof *names);
     return names[kind];
 }

@@ -189,7 +189,7 @@ static int emit_score(scorer *s, const pst_fate *f)
         return rc;
     score_round_scored(&s->round);
     s->round.anomalies += f->above;
-    s->round.missing += f->missing;
+    score_round_seen(&s->round, f);
     return send_shadow(s, f);
 }
 

@@ -3,6 +3,7 @@
 #include "inference/run/score_round.h"
 
 #include "common/base/array.h"
+#include "schemas/metric_list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,21 @@ void score_round_done(score_round *r)
         free(r->ends[i].topic);
     free(r->ends);
     free(r->times);
+    pst_map_done(&r->features, free);
     memset(r, 0, sizeof(*r));
 }
 
+typedef struct score_round_missing {
+    uint64_t n;
+    pst_metric *metric; /* made by its first commit */
+} score_round_missing;
+
 static void clear(score_round *r)
 {
-    score_round keep = {.times = r->times, .ends = r->ends, .n_ends = r->n_ends, .row_kept = r->row_kept, .reports = r->reports};
+    score_round keep = {
+        .times = r->times, .ends = r->ends, .n_ends = r->n_ends, .row_kept = r->row_kept, .reports = r->reports, .features = r->features};
+    for (size_t i = 0; r->missing && i < keep.features.n; i++)
+        ((score_round_missing *)keep.features.at[i].value)->n = 0;
     for (size_t i = 0; i < keep.n_ends; i++)
         keep.ends[i].next = -1;
     *r = keep;
@@ -54,6 +64,8 @@ void score_round_record(score_round *r, const pst_record *rec)
         r->times = pst_alloc(PST_ROUND_TIMES_MAX * sizeof(*r->times));
     if (rec->timestamp_ms > 0 && r->n_times < PST_ROUND_TIMES_MAX)
         r->times[r->n_times++] = rec->timestamp_ms;
+    if (rec->timestamp_ms > r->newest_ms)
+        r->newest_ms = rec->timestamp_ms;
     r->records++;
     struct score_round_end *end = find_end(r, rec->topic, rec->partition);
     PST_ASSERT(rec->offset >= end->next); /* a record is in a round once, and behind those before it */
@@ -84,6 +96,36 @@ void score_round_scored(score_round *r)
     r->row_is_new = true;
 }
 
+/* Which fields they are can change with the model, so they are known by their names. */
+static void count_missing(score_round *r, const char *field)
+{
+    score_round_missing *m = pst_map_get(&r->features, field);
+    if (!m && r->features.live >= PST_ROUND_FEATURES_MAX)
+        m = pst_map_get(&r->features, field = "(others)");
+    if (!m) {
+        m = pst_alloc(sizeof *m);
+        pst_map_put(&r->features, field, m);
+    }
+    m->n++;
+}
+
+void score_round_seen(score_round *r, const pst_fate *f)
+{
+    const double *scores;
+    const char *label;
+    const uint8_t *missing;
+    size_t n;
+    if (pst_score_core_lane_variant(f->by) == PST_VARIANT_PRIMARY && pst_score_core_score(f, false, &scores, &label))
+        pst_metric_spread_add(&r->scores, scores[0]);
+    if (!f->missing)
+        return;
+    r->missing++;
+    const pst_feature *features = pst_score_core_missing(f, &missing, &n);
+    for (size_t i = 0; i < n; i++)
+        if (missing[i])
+            count_missing(r, features[i].field);
+}
+
 const struct score_round_end *score_round_last(const score_round *r)
 {
     return r->last_end < r->n_ends && r->ends[r->last_end].next >= 0 ? &r->ends[r->last_end] : NULL;
@@ -111,6 +153,16 @@ void score_round_commit(score_round *r, pst_score_core *core, score_stats *s, in
         pst_metric_add(s->scored_total, (double)r->scored);
     pst_metric_add(s->tombstones_total, (double)r->tombstones);
     pst_metric_add(s->missing_total, (double)r->missing);
+    pst_metric_merge(s->score, &r->scores);
+    score_stats_scores(s, &r->scores);
+    for (size_t i = 0; r->missing && i < r->features.n; i++) {
+        score_round_missing *m = r->features.at[i].value;
+        if (!m->metric)
+            m->metric = pst_metric_of(s->set, PST_METRIC_SCORER_FEATURE_MISSING, s->pipeline, r->features.at[i].key, NULL);
+        pst_metric_add(m->metric, (double)m->n);
+    }
+    if (r->newest_ms)
+        s->newest_ms = r->newest_ms;
     pst_metric_add(s->anomalies_total, (double)r->anomalies);
     pst_metric_add(s->shadow_scored, (double)r->shadowed);
     pst_metric_add(s->shadow_disagree, (double)r->disagreed);

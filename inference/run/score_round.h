@@ -3,17 +3,21 @@
 #ifndef PST_INFERENCE_RUN_SCORE_ROUND_H
 #define PST_INFERENCE_RUN_SCORE_ROUND_H
 
+#include "common/base/map.h"
 #include "inference/core/score_core.h"
 #include "inference/run/score_report.h"
 #include "inference/run/score_stats.h"
 
-enum { PST_ROUND_TIMES_MAX = 65536, PST_ROUND_REASONS_MAX = 32 };
+enum { PST_ROUND_TIMES_MAX = 65536, PST_ROUND_REASONS_MAX = 32, PST_ROUND_FEATURES_MAX = 200 };
 
 typedef struct score_round {
     bool open;
     score_reports *reports; /* borrowed; NULL = none. Told what became of each round */
     int64_t begun_us;
     uint64_t records, scored, tombstones, skipped, dead, missing, anomalies, shadowed, disagreed, shadow_skipped, non_finite;
+    pst_metric_spread scores;
+    pst_map features;  /* field → score_round_missing; keeps its entries from round to round */
+    int64_t newest_ms; /* timestamp of its newest record; 0 = none has one */
     uint64_t row;      /* dead letters in a row at the end of this round */
     bool row_is_new;   /* something was scored in this round, so that the row began in it */
     uint64_t row_kept; /* the same, of what is committed */
@@ -38,6 +42,8 @@ void score_round_clear(score_round *r); /* keeps memory */
 void score_round_record(score_round *r, const pst_record *rec);
 void score_round_dead(score_round *r, const char *stage, const char *reason);
 void score_round_scored(score_round *r);
+/* What the primary or the canary said of it, and which features it lacked. */
+void score_round_seen(score_round *r, const pst_fate *f);
 /* Dead letters without a scored record among them, this round's included. */
 uint64_t score_round_dead_row(const score_round *r);
 /* The last record's place; NULL = there is none. */

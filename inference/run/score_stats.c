@@ -36,7 +36,7 @@ struct pst_stats_threads {
     char *worker_id, host[256], *token_path;
     int generation; /* seconds of the start: points are numbered from 0 again in each */
     int64_t rindex;
-    uint64_t seen_records, seen_latency[PST_LATENCY_BUCKETS], seen_batches, seen_batch_records;
+    uint64_t seen_records, seen_latency[PST_LATENCY_BUCKETS], seen_scores[PST_METRIC_SPREAD], seen_batches, seen_batch_records;
     int64_t seen_us;
 };
 
@@ -62,6 +62,8 @@ score_stats *score_stats_new(const char *pipeline)
     s->shadow_disagree = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_DISAGREES, pipeline, NULL);
     s->shadow_skipped = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_SKIPPED, pipeline, NULL);
     s->non_finite = pst_metric_of(m, PST_METRIC_SCORER_NON_FINITE, pipeline, NULL);
+    s->score = pst_metric_of(m, PST_METRIC_SCORER_SCORE, pipeline, NULL);
+    s->lag_seconds = pst_metric_of(m, PST_METRIC_SCORER_LAG_SECONDS, pipeline, NULL);
     s->device_lost = pst_metric_of(m, PST_METRIC_SCORER_DEVICE_LOST, pipeline, NULL);
     s->waiting_gauge = pst_metric_of(m, PST_METRIC_SCORER_WAITING, pipeline, NULL);
     s->lag_gauge = pst_metric_of(m, PST_METRIC_SCORER_LAG, pipeline, NULL);
@@ -265,6 +267,13 @@ void score_stats_latency(score_stats *s, int64_t us, uint64_t n)
     s->latency[latency_bucket(us)] += n;
 }
 
+void score_stats_scores(score_stats *s, const pst_metric_spread *of)
+{
+    for (size_t i = 0; i < PST_METRIC_SPREAD; i++)
+        if (of->n[i])
+            s->scores[i] += of->n[i];
+}
+
 /* ---- points ---------------------------------------------------------------------------------------------------------------- */
 
 static double quantile_ms(const uint64_t *counts, uint64_t total, double q)
@@ -276,6 +285,39 @@ static double quantile_ms(const uint64_t *counts, uint64_t total, double q)
             return latency_edge(b) / 1000;
     }
     return 0;
+}
+
+/* Of the scores since the last point: what a tenth, half, nine tenths of them are not above, as finely as the buckets tell. */
+static void fill_scores(score_stats *s, struct pst_stats_threads *t, pst_metric_point *m)
+{
+    static const struct {
+        const char *name;
+        double q;
+    } told[] = {{"score_p10", 0.1}, {"score_p50", 0.5}, {"score_p90", 0.9}};
+    pst_metric_spread now = {0};
+    uint64_t n = 0;
+    for (size_t i = 0; i < PST_METRIC_SPREAD; i++) {
+        uint64_t c = s->scores[i];
+        n += now.n[i] = c - t->seen_scores[i];
+        t->seen_scores[i] = c;
+    }
+    for (size_t k = 0; n && k < sizeof told / sizeof *told; k++)
+        pst_dbl_map_set(&m->values, &m->n_values, told[k].name, pst_metric_spread_quantile(&now, told[k].q));
+}
+
+/* How far behind, in time: as old as what is done is what comes next, at least. */
+static double lag_seconds(const score_stats *s)
+{
+    if (s->lag < 0 || (s->lag && !s->newest_ms))
+        return NAN;
+    double behind = (double)(pst_now_us() / 1000 - s->newest_ms) / 1e3;
+    return s->lag && behind > 0 ? behind : 0;
+}
+
+static void set_lag(score_stats *s)
+{
+    pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
+    pst_metric_set(s->lag_seconds, lag_seconds(s));
 }
 
 static void fill_values(score_stats *s, struct pst_stats_threads *t, pst_metric_point *m)
@@ -296,6 +338,9 @@ static void fill_values(score_stats *s, struct pst_stats_threads *t, pst_metric_
     pst_dbl_map_set(&m->values, &m->n_values, "above_threshold_total", (double)s->anomalies);
     if (s->lag >= 0) /* not known is not said */
         pst_dbl_map_set(&m->values, &m->n_values, "lag", (double)s->lag);
+    if (!isnan(lag_seconds(s)))
+        pst_dbl_map_set(&m->values, &m->n_values, "lag_seconds", lag_seconds(s));
+    fill_scores(s, t, m);
     if (total) {
         pst_dbl_map_set(&m->values, &m->n_values, "latency_p50_ms", quantile_ms(window, total, 0.50));
         pst_dbl_map_set(&m->values, &m->n_values, "latency_p99_ms", quantile_ms(window, total, 0.99));
@@ -411,7 +456,7 @@ static void *run(void *arg)
         if (changed || tick % HEARTBEAT_EVERY == 0)
             send_heartbeat(s, p, NULL);
         stop = wait_second(t, &changed);
-        pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
+        set_lag(s);
         if (stop || changed || s->records != t->seen_records || tick % IDLE_POINT_EVERY == 0)
             send_point(s, p);
         pst_producer_poll(p, 0);
@@ -427,7 +472,7 @@ static void *run(void *arg)
 static void show_metrics(void *arg, pst_http_req *req)
 {
     score_stats *s = arg;
-    pst_metric_set(s->lag_gauge, s->lag < 0 ? NAN : (double)s->lag);
+    set_lag(s);
     pst_http_reply_metrics(req, s->set);
 }
 

@@ -22,7 +22,8 @@ typedef struct score_stats {
     const char *pipeline;
     _Atomic uint64_t records, scored, tombstones, skipped, dead_letters, missing_records, anomalies, batches, batch_records, commits,
         aborts;
-    _Atomic int64_t lag; /* -1 = not known */
+    _Atomic int64_t lag;       /* -1 = not known */
+    _Atomic int64_t newest_ms; /* timestamp of the newest record that is committed; 0 = none */
     _Atomic int model_version;
     _Atomic bool ready; /* a model is there and partitions are assigned or may be */
     _Atomic bool waits; /* the stream, or a part of it, stands still */
@@ -31,10 +32,10 @@ typedef struct score_stats {
     int refused_version;
     char refused[480]; /* the model version that an alias names and that is not in use; "" = none */
     char *wait_file;   /* the same for `penstock status`, while it waits */
-    _Atomic uint64_t latency[PST_LATENCY_BUCKETS];
+    _Atomic uint64_t latency[PST_LATENCY_BUCKETS], scores[PST_METRIC_SPREAD];
     pst_metric *e2e, *decode, *emit, *commit, *lag_gauge, *waiting_gauge, *scored_total, *swaps, *swap_failures, *load_seconds, *loaded,
         *consumed, *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped,
-        *non_finite, *tombstones_total, *device_lost;
+        *non_finite, *tombstones_total, *device_lost, *score, *lag_seconds;
     pst_dump *dump; /* asked by GET /state; NULL = not there; set before start */
     struct pst_stats_threads *threads;
 } score_stats;
@@ -61,6 +62,8 @@ void score_stats_waits_now(score_stats *s, char ret_what[32], pst_buf *ret_why);
 void score_stats_refused(score_stats *s, const char *name, int version, const char *why);
 void score_stats_dead_letter(score_stats *s, const char *stage, const char *reason);
 void score_stats_model(score_stats *s, const char *name, int version, const char *digest, const char *variant);
+/* Of a round that is committed: for the points of the next second. */
+void score_stats_scores(score_stats *s, const pst_metric_spread *of);
 /* n records of that age (from their timestamp to their commit). */
 void score_stats_latency(score_stats *s, int64_t us, uint64_t n);
 

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <math.h>
+
 #include "tests/unit/test.h"
 
 static int yaml(const char *text, pst_yaml *y, pst_err *e)
@@ -369,6 +371,36 @@ static void test_settings_debug_has_an_origin_and_goes_on_from_the_environment(v
     pst_settings_done(&s);
 }
 
+static void test_spread_of_scores(void **state)
+{
+    pst_metrics *set = pst_metrics_new();
+    pst_metric *m = pst_metric_make(set, PST_METRIC_KIND_SPREAD, "score", "S.", (const char *const[]){NULL});
+    pst_metric_spread s = {0};
+    const double at[] = {-INFINITY, -3, 0, 0.0005, 0.5, 0.50001, 0.995, 1, 1000, 1001, INFINITY, NAN};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        pst_metric_spread_add(&s, at[i]);
+    pst_metric_merge(m, &s);
+    assert_true(pst_metric_get(m) == 11); /* NaN is none */
+    pst_buf b = {0};
+    pst_metrics_text(set, &b);
+    static const char *const lines[] = {"# TYPE score histogram\n",       "score_bucket{le=\"0\"} 3\n",
+                                        "score_bucket{le=\"0.001\"} 4\n", "score_bucket{le=\"0.5\"} 5\n",
+                                        "score_bucket{le=\"0.6\"} 6\n",   "score_bucket{le=\"0.99\"} 6\n",
+                                        "score_bucket{le=\"1\"} 8\n",     "score_bucket{le=\"1000\"} 9\n",
+                                        "score_bucket{le=\"+Inf\"} 11\n", "score_count 11\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(b.data, lines[i]))
+            fail_msg("%s is not in\n%s", lines[i], b.data);
+    pst_buf_done(&b);
+    pst_metrics_free(set);
+    pst_metric_spread half = {0};
+    assert_true(pst_metric_spread_quantile(&half, 0.5) == 0);
+    for (int i = 0; i < 100; i++)
+        pst_metric_spread_add(&half, i / 100.0);
+    assert_true(fabs(pst_metric_spread_quantile(&half, 0.5) - 0.5) < 0.02);
+    assert_true(fabs(pst_metric_spread_quantile(&half, 0.9) - 0.9) < 0.02);
+}
+
 static void test_metrics_text_and_quantiles(void **state)
 {
     pst_metrics *set = pst_metrics_new();
@@ -434,6 +466,7 @@ int main(void)
         cmocka_unit_test(test_settings_precedence),
         cmocka_unit_test(test_settings_debug_has_an_origin_and_goes_on_from_the_environment),
         cmocka_unit_test(test_metrics_text_and_quantiles),
+        cmocka_unit_test(test_spread_of_scores),
         cmocka_unit_test(test_account_is_that_of_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
