@@ -318,6 +318,7 @@ int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn
     s->seed = (uint64_t)get_int(&r, "seed");
     s->patience = get_int(&r, "patience");
     s->checkpoint_every = get_int(&r, "checkpoint_every");
+    s->peer_timeout = (int)get_int(&r, "peer_timeout");
     s->data = get_text(&r, "data");
     if (s->patience && s->validation == 0)
         wrong(&r, "patience", "needs a validation part to watch; give validation: 0.1, say");

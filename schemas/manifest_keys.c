@@ -185,6 +185,8 @@ static const pst_key rows[] = {
     {"penstock.learner", "patience", PST_KEY_WHOLE, .lo = 0, .hi = 1e6, .def = "0",
      .help = "Epochs without a better validation loss until it stops; 0 = never."},
     {"penstock.learner", "checkpoint_every", PST_KEY_WHOLE, .lo = 1, .hi = 1e6, .def = "1", .help = "Epochs."},
+    {"penstock.learner", "peer_timeout", PST_KEY_WHOLE, .lo = 5, .hi = 3600, .def = "60",
+     .help = "Seconds. Of several learners: one that is silent for so long ends the others, with status 75, for a retry."},
     {"penstock.learner", "data", PST_KEY_TEXT, .hi = 1000, .help = "CSV file or folder below `$DATA_DIR`. Without it: `$DATA_DIR` itself."},
     {"penstock.learner.features[]", "field", PST_KEY_TEXT, .hi = 1000, .help = "Required. Dotted path, or a column of a CSV file."},
     {"penstock.learner.features[]", "scale", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .def = "1",

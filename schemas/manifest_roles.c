@@ -190,6 +190,17 @@ static void check_commands(mf_reader *r, const mf_place *roles, const pst_manife
     }
 }
 
+/* The built-in learner's processes are ranks, and nothing else. */
+static void check_native(mf_reader *r, const mf_place *roles, const pst_manifest *m)
+{
+    for (size_t i = 0; m->native && i < m->n_roles; i++)
+        if (!pst_role_is_ranked(m->roles[i].name))
+            mf_wrong(r, roles, m->roles[i].name,
+                     "is no role of framework.name %s: its learners sum their gradients among themselves, and rank 0 evaluates; leave it "
+                     "out, and give learners: N or the role worker",
+                     m->framework);
+}
+
 static void check_total(mf_reader *r, const mf_place *own, const pst_manifest *m)
 {
     int n = pst_manifest_processes(m);
@@ -220,6 +231,7 @@ static void read_all(mf_reader *r, const mf_place *own, pst_manifest *m)
         add_role(m, "worker", m->learners);
     if (r->errors->n == before)
         check_commands(r, &roles, m);
+    check_native(r, &roles, m);
     check_total(r, own, m);
 }
 

@@ -45,7 +45,7 @@ static void open_world(world *w, const char *yaml)
     }
     learn_data_add_range(&w->d, "telemetry", 3, 100, 203);
     assert_int_equal(learn_prepare(&w->d, NULL, &w->r, NULL), 0);
-    w->t = learn_training_new(&w->s, &w->r);
+    w->t = learn_training_new(&w->s, &w->r, NULL);
 }
 
 static void close_world(world *w)

@@ -6,6 +6,8 @@
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/base/json.h"
+#include "trainer/learner/ranges.h"
+#include "trainer/learner/ring_wire.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "checkpoints are written as they lie in memory");
 
 static const char magic[8] = {'P', 'S', 'T', 'L', 'E', 'A', 'R', 'N'};
-enum { VERSION = 1, FRONT = 16, HEADER_MAX = 16 << 20, FILES_MAX = 10000, RANGES_MAX = 100000 };
+enum { VERSION = 1, FRONT = 16, HEADER_MAX = 16 << 20, FILES_MAX = 10000 };
 
 void learn_checkpoint_done(learn_checkpoint *c)
 {
@@ -47,7 +49,8 @@ void learn_checkpoint_take(const learn_training *t, const learn_data *d, const c
     *ret = (learn_checkpoint){.settings_digest = pst_learn_settings_digest(s),
                               .training_id = pst_strdup(training_id ? training_id : ""),
                               .generation = generation,
-                              .data_rows = (int64_t)t->data->rows,
+                              .world = t->pool ? t->pool->world : 1,
+                              .data_rows = (int64_t)t->data->all_rows,
                               .data_crc = t->data->crc,
                               .progress = t->progress,
                               .steps = learn_net_steps(t->net),
@@ -95,22 +98,19 @@ static json_t *number(double x) /* JSON has no NaN */
 static json_t *header_of(const learn_checkpoint *c)
 {
     const learn_progress *p = &c->progress;
-    json_t *fields = json_array(), *ranges = json_array();
+    json_t *fields = json_array(), *ranges = learn_ranges_json(c->ranges, c->n_ranges);
     for (int i = 0; i < c->n_fields; i++)
         json_array_append_new(fields, json_string(c->fields[i]));
-    for (size_t i = 0; i < c->n_ranges; i++)
-        json_array_append_new(ranges, json_pack("{s:s,s:i,s:I,s:I}", "topic", c->ranges[i].topic, "partition", (int)c->ranges[i].partition,
-                                                "from", (json_int_t)c->ranges[i].from, "to", (json_int_t)c->ranges[i].to));
     json_t *progress = json_pack("{s:I,s:I,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:I,s:b}", "epoch", (json_int_t)p->epoch, "batch",
                                  (json_int_t)p->batch, "loss_sum", number(p->loss_sum), "rows", (json_int_t)p->rows, "right",
                                  (json_int_t)p->right, "train_loss", number(p->train_loss), "validation_loss", number(p->validation_loss),
                                  "best_loss", number(p->best_loss), "train_accuracy", number(p->train_accuracy), "validation_accuracy",
                                  number(p->validation_accuracy), "best_epoch", (json_int_t)p->best_epoch, "finished", (int)p->finished);
-    return json_pack("{s:s,s:s,s:i,s:o,s:o,s:I,s:I,s:o,s:I,s:i,s:I,s:b,s:f,s:f}", "settings", c->settings_digest, "training_id",
-                     c->training_id, "generation", c->generation, "features", fields, "ranges", ranges, "rows", (json_int_t)c->data_rows,
-                     "crc", (json_int_t)c->data_crc, "progress", progress, "steps", (json_int_t)c->steps, "columns", c->stats.columns,
-                     "parameters", (json_int_t)c->n_params, "best", (int)(c->best != NULL), "target_mean", (double)c->stats.target_mean,
-                     "target_std", (double)c->stats.target_std);
+    return json_pack("{s:s,s:s,s:i,s:i,s:o,s:o,s:I,s:I,s:o,s:I,s:i,s:I,s:b,s:f,s:f}", "settings", c->settings_digest, "training_id",
+                     c->training_id, "generation", c->generation, "world", c->world, "features", fields, "ranges", ranges, "rows",
+                     (json_int_t)c->data_rows, "crc", (json_int_t)c->data_crc, "progress", progress, "steps", (json_int_t)c->steps,
+                     "columns", c->stats.columns, "parameters", (json_int_t)c->n_params, "best", (int)(c->best != NULL), "target_mean",
+                     (double)c->stats.target_mean, "target_std", (double)c->stats.target_std);
 }
 
 static void put_u32(pst_buf *out, uint32_t v)
@@ -153,9 +153,9 @@ static double number_of(const json_t *o, const char *key)
 static int header_texts(const json_t *h, learn_checkpoint *c, pst_err *err)
 {
     const json_t *fields = json_object_get(h, "features"), *ranges = json_object_get(h, "ranges");
-    size_t n = json_array_size(fields), n_ranges = json_array_size(ranges);
+    size_t n = json_array_size(fields);
     const char *digest = pst_json_str(h, "settings", NULL), *id = pst_json_str(h, "training_id", NULL);
-    if (!digest || !id || !json_is_array(fields) || !n || n > PST_LEARN_COLUMNS_MAX || !json_is_array(ranges) || n_ranges > RANGES_MAX)
+    if (!digest || !id || !json_is_array(fields) || !n || n > PST_LEARN_COLUMNS_MAX || !json_is_array(ranges))
         return bad(err, "its header lacks settings, training_id, features or ranges");
     c->settings_digest = pst_strdup(digest);
     c->training_id = pst_strdup(id);
@@ -166,15 +166,12 @@ static int header_texts(const json_t *h, learn_checkpoint *c, pst_err *err)
             return bad(err, "its header names a feature that is no text");
         c->fields[c->n_fields++] = pst_strdup(field);
     }
-    c->ranges = pst_alloc((n_ranges + 1) * sizeof *c->ranges);
-    for (size_t i = 0; i < n_ranges; i++) {
-        const json_t *r = json_array_get(ranges, i);
-        const char *topic = pst_json_str(r, "topic", NULL);
-        int64_t partition = pst_json_int(r, "partition", -1), from = pst_json_int(r, "from", -1), to = pst_json_int(r, "to", -1);
-        if (!topic || partition < 0 || partition > INT32_MAX || from < 0 || to < from)
-            return bad(err, "its header has a range that is none");
-        c->ranges[c->n_ranges++] = (learn_data_range){pst_strdup(topic), (int32_t)partition, from, to};
-    }
+    learn_ranges list;
+    int rc = learn_ranges_of_json(ranges, c->world, &list, err);
+    if (rc < 0)
+        return rc;
+    c->ranges = list.at;
+    c->n_ranges = list.n;
     return 0;
 }
 
@@ -184,6 +181,7 @@ static int header_numbers(const json_t *h, learn_checkpoint *c, bool *ret_best, 
 {
     const json_t *p = json_object_get(h, "progress");
     int64_t columns = pst_json_int(h, "columns", 0), parameters = pst_json_int(h, "parameters", 0);
+    int64_t world = pst_json_int(h, "world", 1);
     c->generation = (int)pst_json_int(h, "generation", 0);
     c->data_rows = pst_json_int(h, "rows", -1);
     c->data_crc = (uint32_t)pst_json_int(h, "crc", 0);
@@ -203,10 +201,12 @@ static int header_numbers(const json_t *h, learn_checkpoint *c, bool *ret_best, 
                                    .best_epoch = pst_json_int(p, "best_epoch", -1),
                                    .finished = pst_json_bool(p, "finished", false)};
     const learn_progress *q = &c->progress;
-    if (columns < 1 || columns > PST_LEARN_COLUMNS_MAX || parameters < 1 || parameters > (int64_t)(PST_CHECKPOINT_BYTES_MAX / 16) ||
-        c->data_rows < 2 || c->steps < 0 || q->epoch < 0 || q->batch < 0 || q->rows < 0 || q->right < 0 || q->best_epoch < 0 ||
-        !isfinite(q->loss_sum) || !isfinite(c->stats.target_mean) || !(c->stats.target_std > 0))
+    if (world < 1 || world > LEARN_WORLD_MAX || columns < 1 || columns > PST_LEARN_COLUMNS_MAX || parameters < 1 ||
+        parameters > (int64_t)(PST_CHECKPOINT_BYTES_MAX / 16) || c->data_rows < 2 || c->steps < 0 || q->epoch < 0 || q->batch < 0 ||
+        q->rows < 0 || q->right < 0 || q->best_epoch < 0 || !isfinite(q->loss_sum) || !isfinite(c->stats.target_mean) ||
+        !(c->stats.target_std > 0))
         return bad(err, "its header has numbers that cannot be");
+    c->world = (int)world;
     c->stats.columns = (int)columns;
     c->n_params = (size_t)parameters;
     *ret_best = pst_json_bool(h, "best", false);

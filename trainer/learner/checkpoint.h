@@ -18,6 +18,7 @@
 typedef struct learn_checkpoint {
     char *settings_digest, *training_id;
     int generation;
+    int world;     /* ranks that shared the records; their ranges say whose they are */
     char **fields; /* of the features, in order */
     int n_fields;
     learn_statistics stats;

@@ -45,7 +45,16 @@ void learn_data_set_columns(learn_data *d)
 void learn_data_add_range(learn_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
 {
     d->ranges = pst_array_one_more(d->ranges, d->n_ranges, sizeof *d->ranges);
-    d->ranges[d->n_ranges++] = (learn_data_range){pst_strdup(topic), partition, from, to};
+    d->ranges[d->n_ranges++] = (learn_data_range){pst_strdup(topic), partition, from, to, 0};
+}
+
+void learn_data_take_ranges(learn_data *d, learn_data_range *ranges, size_t n)
+{
+    for (size_t i = 0; i < d->n_ranges; i++)
+        free(d->ranges[i].topic);
+    free(d->ranges);
+    d->ranges = ranges;
+    d->n_ranges = n;
 }
 
 void learn_data_bad(learn_data *d, const char *fmt, ...)
@@ -270,42 +279,84 @@ void learn_ready_done(learn_ready *r)
     *r = (learn_ready){0};
 }
 
-/* Mean, deviation and range of every stride-th number of the first n picks; two passes in double. Values that are NaN do not count. */
-static void measure(const float *x, size_t stride, const uint32_t *picks, size_t n, float *mean, float *std, float *min, float *max)
+typedef struct column { /* what one pass over a column's numbers gives */
+    double sum, seen, min, max;
+} column;
+
+/* Of all ranks, in their order, so that it is the same wherever and whenever it is added up. */
+static int pool_columns(const learn_data *d, column *c, size_t k, pst_err *err)
 {
-    double sum = 0, squares = 0;
-    size_t seen = 0;
-    *min = *max = 0;
-    for (size_t i = 0; i < n; i++) {
-        float v = x[picks[i] * stride];
-        if (isnan(v))
-            continue;
-        sum += (double)v;
-        *min = !seen || v < *min ? v : *min;
-        *max = !seen || v > *max ? v : *max;
-        seen++;
-    }
-    double m = seen ? sum / (double)seen : 0;
-    for (size_t i = 0; i < n; i++) {
-        double v = (double)x[picks[i] * stride];
-        squares += isnan(v) ? 0 : (v - m) * (v - m);
-    }
-    double deviation = seen ? sqrt(squares / (double)seen) : 0, least = deviation_floor * fabs(m);
-    *mean = (float)m;
-    *std = (float)(*min == *max ? fmax(1, least) : fmax(deviation, least)); /* a constant column keeps its own unit */
-    if (!(*std > 0))
-        *std = 1;
+    const pst_buf *all;
+    if (!d->pool)
+        return 0;
+    int rc = learn_pool_gather(d->pool, c, k * sizeof *c, true, &all, err);
+    memset(c, 0, k * sizeof *c);
+    for (int rank = 0; !rc && rank < d->pool->world; rank++)
+        for (size_t j = 0; j < k; j++) {
+            column one;
+            memcpy(&one, all[rank].data + j * sizeof one, sizeof one);
+            if (!(one.seen > 0))
+                continue;
+            c[j].min = !(c[j].seen > 0) || one.min < c[j].min ? one.min : c[j].min;
+            c[j].max = !(c[j].seen > 0) || one.max > c[j].max ? one.max : c[j].max;
+            c[j].sum += one.sum;
+            c[j].seen += one.seen;
+        }
+    return rc;
 }
 
-static void take_statistics(const learn_data *d, const uint32_t *order, size_t train, learn_statistics *s)
+/* Mean, deviation and range of each of the k columns over the n picked rows; two passes in double. Values that are NaN do not count. */
+static int measure(const learn_data *d, const float *x, size_t k, const uint32_t *picks, size_t n, float *mean, float *std, float *min,
+                   float *max, pst_err *err)
+{
+    column *c = pst_alloc((k + 1) * sizeof *c);
+    double *squares = pst_alloc((k + 1) * sizeof *squares);
+    for (size_t j = 0; j < k; j++)
+        for (size_t i = 0; i < n; i++) {
+            double v = (double)x[picks[i] * k + j];
+            if (isnan(v))
+                continue;
+            c[j].sum += v;
+            c[j].min = !(c[j].seen > 0) || v < c[j].min ? v : c[j].min;
+            c[j].max = !(c[j].seen > 0) || v > c[j].max ? v : c[j].max;
+            c[j].seen++;
+        }
+    int rc = pool_columns(d, c, k, err);
+    for (size_t j = 0; !rc && j < k; j++) {
+        double m = c[j].seen > 0 ? c[j].sum / c[j].seen : 0;
+        for (size_t i = 0; i < n; i++) {
+            double v = (double)x[picks[i] * k + j];
+            squares[j] += isnan(v) ? 0 : (v - m) * (v - m);
+        }
+    }
+    if (!rc && d->pool)
+        rc = learn_pool_sum(d->pool, squares, k, err);
+    for (size_t j = 0; !rc && j < k; j++) {
+        double m = c[j].seen > 0 ? c[j].sum / c[j].seen : 0;
+        double deviation = c[j].seen > 0 ? sqrt(squares[j] / c[j].seen) : 0, least = deviation_floor * fabs(m);
+        bool constant = c[j].min == c[j].max;
+        mean[j] = (float)m;
+        min[j] = (float)c[j].min;
+        max[j] = (float)c[j].max;
+        std[j] = (float)(constant ? fmax(1, least) : fmax(deviation, least)); /* a constant column keeps its own unit */
+        if (!(std[j] > 0))
+            std[j] = 1;
+    }
+    free(c);
+    free(squares);
+    return rc;
+}
+
+static int take_statistics(const learn_data *d, const uint32_t *order, size_t train, learn_statistics *s, pst_err *err)
 {
     size_t k = (size_t)d->columns;
     float **arrays[] = {&s->mean, &s->std, &s->min, &s->max}, least, most;
     s->columns = d->columns;
     for (size_t i = 0; i < 4; i++)
         *arrays[i] = pst_alloc((k + 1) * sizeof(float));
-    for (size_t j = 0; j < k; j++)
-        measure(d->x + j, k, order, train, &s->mean[j], &s->std[j], &s->min[j], &s->max[j]);
+    int rc = measure(d, d->x, k, order, train, s->mean, s->std, s->min, s->max, err);
+    if (rc < 0)
+        return rc;
     for (int i = 0, j = 0; i < d->settings->n_features; i++) { /* what the user says is noise is no signal, however quiet it was */
         const pst_learn_feature *f = &d->settings->features[i];
         for (int slot = 0; slot < f->slots; slot++, j++)
@@ -315,7 +366,48 @@ static void take_statistics(const learn_data *d, const uint32_t *order, size_t t
     s->target_mean = 0;
     s->target_std = 1;
     if (d->settings->target && !d->settings->n_classes)
-        measure(d->y, 1, order, train, &s->target_mean, &s->target_std, &least, &most);
+        rc = measure(d, d->y, 1, order, train, &s->target_mean, &s->target_std, &least, &most, err);
+    return rc;
+}
+
+/* A rank whose records lack a field takes part all the same when others have it. */
+static int pool_present(learn_data *d, pst_err *err)
+{
+    const pst_buf *all;
+    size_t n = (size_t)d->settings->n_features;
+    uint8_t *here = pst_alloc(n + 1);
+    for (size_t i = 0; i < n; i++)
+        here[i] = d->present[i];
+    int rc = learn_pool_gather(d->pool, here, n, true, &all, err);
+    for (int rank = 0; !rc && rank < d->pool->world; rank++)
+        for (size_t i = 0; i < n; i++)
+            d->present[i] |= all[rank].data[i] != 0;
+    free(here);
+    return rc;
+}
+
+/* What every rank must know of the others: how many records each trains on; and the number that stands for all data. */
+static int pool_counts(const learn_data *d, learn_ready *r, pst_err *err)
+{
+    const pst_buf *all;
+    struct {
+        uint64_t rows, train, crc;
+    } one = {r->rows, r->train, r->crc};
+    r->all_rows = r->rows;
+    r->all_train = r->train;
+    if (!d->pool)
+        return 0;
+    int rc = learn_pool_gather(d->pool, &one, sizeof one, true, &all, err);
+    r->all_rows = r->all_train = 0;
+    r->crc = 0;
+    for (int rank = 0; !rc && rank < d->pool->world; rank++) {
+        memcpy(&one, all[rank].data, sizeof one);
+        d->pool->train[rank] = one.train;
+        r->all_rows += one.rows;
+        r->all_train += one.train;
+        r->crc = pst_crc32c(r->crc, &one.crc, sizeof one.crc);
+    }
+    return rc;
 }
 
 /* A field that no record has is a name misspelt more often than a sensor that was never on: trained with nothing in its place, the model would look
@@ -348,11 +440,16 @@ static int count_parts(const learn_data *d, size_t *ret_train, pst_err *err)
     size_t held = (size_t)(share * (double)d->rows + 0.5);
     if (share > 0 && held == 0)
         held = 1;
-    if (d->rows < 2 || held >= d->rows)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
-                           "%zu records are too few to train on (%lld could not be read%s%s, %lld were dropped%s%s); at least 2 are needed",
-                           d->rows, (long long)d->bad, d->bad ? ": " : "", d->why_bad, (long long)d->dropped, d->dropped ? ": " : "",
-                           d->why_dropped);
+    if (d->rows < 2 || held >= d->rows) {
+        char whose[80] = "";
+        if (d->pool)
+            snprintf(whose, sizeof whose, " as the share of rank %d of %d", d->pool->rank, d->pool->world);
+        return pst_err_set(
+            err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+            "%zu records are too few to train on%s (%lld could not be read%s%s, %lld were dropped%s%s); at least 2 are needed%s", d->rows,
+            whose, (long long)d->bad, d->bad ? ": " : "", d->why_bad, (long long)d->dropped, d->dropped ? ": " : "", d->why_dropped,
+            d->pool ? ", or fewer learners" : "");
+    }
     if (d->rows > UINT32_MAX)
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "learner", 0, "%zu records are more than the limit of %u", d->rows, UINT32_MAX);
     *ret_train = d->rows - held;
@@ -363,6 +460,8 @@ int learn_prepare(learn_data *d, const learn_statistics *stats, learn_ready *ret
 {
     size_t train = 0, k = (size_t)d->columns;
     int rc = count_parts(d, &train, err);
+    if (!rc && d->pool)
+        rc = pool_present(d, err);
     if (!rc && !stats) /* a generation that goes on has been through this */
         rc = refuse_absent(d, err);
     if (rc < 0)
@@ -372,6 +471,9 @@ int learn_prepare(learn_data *d, const learn_statistics *stats, learn_ready *ret
     if (d->y)
         r.crc = pst_crc32c(r.crc, d->y, d->rows * sizeof(float));
 
+    rc = pool_counts(d, &r, err);
+    if (rc < 0)
+        return rc;
     uint32_t *order = pst_alloc(d->rows * sizeof *order);
     for (size_t i = 0; i < d->rows; i++)
         order[i] = (uint32_t)i;
@@ -381,7 +483,12 @@ int learn_prepare(learn_data *d, const learn_statistics *stats, learn_ready *ret
     if (stats)
         learn_statistics_copy(stats, &r.stats);
     else
-        take_statistics(d, order, train, &r.stats);
+        rc = take_statistics(d, order, train, &r.stats, err);
+    if (rc < 0) {
+        learn_statistics_done(&r.stats);
+        free(order);
+        return rc;
+    }
 
     r.sample_rows = d->rows < SAMPLE_ROWS ? d->rows : SAMPLE_ROWS;
     r.sample = pst_alloc(r.sample_rows * k * sizeof(float));

@@ -12,6 +12,7 @@
 
 #include "common/base/buf.h"
 #include "schemas/learn_settings.h"
+#include "trainer/learner/pool.h"
 
 #include <math.h>
 
@@ -19,6 +20,7 @@ typedef struct learn_data_range { /* records of one partition, [from, to) */
     char *topic;
     int32_t partition;
     int64_t from, to;
+    int rank; /* whose it is; 0 where one learns alone */
 } learn_data_range;
 
 typedef struct learn_target {
@@ -28,6 +30,7 @@ typedef struct learn_target {
 
 typedef struct learn_data {
     const pst_learn_settings *settings; /* borrowed */
+    learn_pool *pool;                   /* whose records these are a share of; NULL = all there are. Borrowed */
     int columns;                        /* 0 until the features are known */
     size_t rows, cap, bytes_max;
     float *x; /* (rows, columns), after scale and offset; NaN = missing: mean */
@@ -57,6 +60,8 @@ void learn_data_bad(learn_data *d, const char *fmt, ...) __attribute__((format(p
 /* Rows of several ranges came in any order: brings them into the order of the ranges, so that reading again gives the same rows. */
 void learn_data_sort(learn_data *d);
 void learn_data_add_range(learn_data *d, const char *topic, int32_t partition, int64_t from, int64_t to);
+void learn_data_take_ranges(learn_data *d, learn_data_range *ranges,
+                            size_t n); /* in place of its own, which nobody needs once rows are sorted */
 
 typedef struct learn_statistics {
     int columns;
@@ -68,17 +73,18 @@ void learn_statistics_done(learn_statistics *s);
 void learn_statistics_copy(const learn_statistics *s, learn_statistics *ret_copy);
 
 typedef struct learn_ready {
-    size_t rows, train; /* rows [0, train) are for training, the rest for validation */
+    size_t rows, train;         /* rows [0, train) are for training, the rest for validation */
+    size_t all_rows, all_train; /* of all ranks */
     int columns, target_width;
     float *z;      /* (rows, columns), standardised */
     float *target; /* (rows, target_width); z itself for an autoencoder */
     learn_statistics stats;
     float *sample; /* (sample_rows, columns): the first rows as the model will be given them */
     size_t sample_rows;
-    uint32_t crc; /* of all rows before the split: the same data gives the same number */
+    uint32_t crc; /* of all rows before the split, of all ranks: the same data gives the same number */
 } learn_ready;
 
-/* Moves the rows out of d. stats: of an earlier generation, NULL = take them from the training part. PST_EINVAL/DATA: too few records. */
+/* Moves the rows out of d. With a pool all ranks call it, and statistics are of the records of all. stats: of an earlier generation, NULL = take them from the training part. PST_EINVAL/DATA: too few records. */
 int learn_prepare(learn_data *d, const learn_statistics *stats, learn_ready *ret_ready, pst_err *err);
 void learn_ready_done(learn_ready *r);
 

@@ -23,6 +23,7 @@ typedef struct csv_source {
     const char *dir; /* for messages */
     int dirfd;
     int64_t left; /* records that may still be read; -1 = all */
+    int64_t rows; /* of all files so far: their numbers share them out among ranks */
 } csv_source;
 
 /* Names go down only. Links are followed: the supervisor makes DATA_DIR of links to what the job's data stores name. */
@@ -155,6 +156,12 @@ static int one_row(csv_source *c, const pst_csv *csv, const char *file, const in
     return learn_data_add(c->d, numbers, missing, &target, err);
 }
 
+static bool is_mine(csv_source *c)
+{
+    const learn_pool *p = c->d->pool;
+    return !p || c->rows++ % p->world == p->rank;
+}
+
 static int one_file(csv_source *c, const char *name, pst_err *err)
 {
     int rc = c->s->n_features ? 0 : sniff_features(c, name, err);
@@ -169,7 +176,8 @@ static int one_file(csv_source *c, const char *name, pst_err *err)
     uint8_t *missing = pst_alloc(n);
     rc = map_columns(c, csv, name, columns, err);
     for (int64_t row = 0; rc >= 0 && c->left != 0 && (rc = pst_csv_next(csv, err)) == 1; row++) {
-        rc = one_row(c, csv, name, columns, numbers, missing, err);
+        if (is_mine(c))
+            rc = one_row(c, csv, name, columns, numbers, missing, err);
         c->left -= c->left > 0;
         if (rc >= 0 && row % 1000 == 0 && c->hooks->stopped(c->hooks->arg))
             rc = PST_ESTOPPED;
@@ -213,7 +221,7 @@ static size_t list_folder(csv_source *c, const char *folder, char ***ret)
 int learn_data_read_csv(learn_data *d, pst_learn_settings *s, const char *data_dir, const char *path, int64_t records_max,
                         const learn_source_hooks *hooks, pst_err *err)
 {
-    csv_source c = {d, s, hooks, data_dir, open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), records_max > 0 ? records_max : -1};
+    csv_source c = {d, s, hooks, data_dir, open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), records_max > 0 ? records_max : -1, 0};
     if (c.dirfd < 0)
         return pst_err_sys(err, errno, "cannot open the data folder %s", data_dir);
     struct stat st;

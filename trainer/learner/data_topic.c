@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "trainer/learner/ranges.h"
 #include "trainer/learner/sources.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
@@ -126,6 +127,13 @@ static int resolve_store(topics *t, const pst_data_store *store, pst_err *err)
     return rc;
 }
 
+static int nothing_there(const learn_data *d, pst_err *err)
+{
+    return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+                       "%s has no records in the range; start its source first, or widen from and to of the data store",
+                       d->n_ranges ? d->ranges[0].topic : "the topic");
+}
+
 static int resolve(topics *t, const pst_data_store *stores, size_t n_stores, const learn_data_range *resume, size_t n_resume, pst_err *err)
 {
     int rc = 0;
@@ -149,11 +157,26 @@ static int resolve(topics *t, const pst_data_store *stores, size_t n_stores, con
         t->next[i] = t->d->ranges[i].from;
         t->total += t->d->ranges[i].to - t->d->ranges[i].from;
     }
-    if (!rc && !t->total)
-        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
-                         "%s has no records in the range; start its source first, or widen from and to of the data store",
-                         t->d->n_ranges ? t->d->ranges[0].topic : "the topic");
-    return rc;
+    return rc ? rc : t->total ? 0 : nothing_there(t->d, err);
+}
+
+int learn_data_find_topics(learn_data *d, pst_client *client, const pst_data_store *stores, size_t n_stores,
+                           const learn_source_hooks *hooks, pst_err *err)
+{
+    topics t = {.d = d, .client = client, .hooks = hooks};
+    int rc = 0;
+    int64_t total = 0;
+    for (size_t i = 0; !rc && i < n_stores; i++) {
+        size_t first = d->n_ranges;
+        if (strcmp(stores[i].type, "topic"))
+            continue;
+        rc = resolve_store(&t, &stores[i], err);
+        if (!rc)
+            learn_ranges_limit(d->ranges + first, d->n_ranges - first, stores[i].records_max);
+    }
+    for (size_t i = 0; i < d->n_ranges; i++)
+        total += d->ranges[i].to - d->ranges[i].from;
+    return rc ? rc : total ? 0 : nothing_there(d, err);
 }
 
 /* ---- records ------------------------------------------------------------------------------------------------------------------- */

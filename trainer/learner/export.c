@@ -156,7 +156,7 @@ static json_t *metrics_of(const learn_training *t, const learn_result *r)
     put(o, "threshold", r->threshold);
     put(o, "epochs", (double)p->epoch);
     put(o, "records", (double)r->records);
-    put(o, "training_records", (double)t->data->train);
+    put(o, "training_records", (double)t->data->all_train);
     if (t->settings->patience)
         put(o, "best_epoch", (double)p->best_epoch);
     return o;

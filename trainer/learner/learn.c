@@ -10,6 +10,9 @@
 #include "common/base/stop.h"
 #include "trainer/learner/checkpoint.h"
 #include "trainer/learner/export.h"
+#include "trainer/learner/pool.h"
+#include "trainer/learner/ranges.h"
+#include "trainer/learner/shares.h"
 #include "trainer/learner/sources.h"
 #include "common/platform/client.h"
 
@@ -17,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAY_EVERY_US = 200000 };
+enum { SAY_EVERY_US = 200000, CAUSE_FIRST_MS = 3000, TICK_MS = 50 };
 static const double threshold_quantile = 0.995;
 
 typedef struct learn {
@@ -27,6 +30,7 @@ typedef struct learn {
     learn_data data;
     learn_ready ready;
     learn_training *training;
+    learn_pool *pool;      /* NULL: alone */
     learn_checkpoint last; /* to go on from */
     bool resumed;
     int64_t epoch_began_us, said_us;
@@ -46,7 +50,45 @@ static void say(void *arg, const char *fmt, ...)
 
 static bool is_stopped(void *arg)
 {
+    learn *l = arg;
+    if (l->pool)
+        learn_ring_alive(l->pool->ring); /* asked often by whatever takes long */
     return pst_stop_requested();
+}
+
+/* The rank that speaks for all: checkpoints, metrics and the model are its. */
+static bool is_first(const learn *l)
+{
+    return !l->pool || l->pool->rank == 0;
+}
+
+/* ---- the gang ------------------------------------------------------------------------------------------------------------------ */
+
+static int join(learn *l, pst_err *err)
+{
+    if (!l->job->gang)
+        return 0;
+    learn_ring_opts o = *l->job->gang;
+    o.timeout_us = (int64_t)l->s.peer_timeout * 1000000;
+    o.arg = l;
+    o.stopped = is_stopped;
+    say(l, "rank %d of %d: meeting the others", o.rank, o.world);
+    int rc = learn_pool_open(&o, &l->pool, err);
+    if (!rc)
+        say(l, "rank %d of %d: all are there", o.rank, o.world);
+    return rc;
+}
+
+/* A rank that fails takes the others along. What failed first decides whether the job is tried again: it is given the time to be heard first, and
+ * when the platform ends the others meanwhile they were told to stop. */
+static int let_the_cause_be_heard(learn *l, int rc, pst_err *err)
+{
+    if (rc >= 0 || rc == PST_ESTOPPED || !l->pool || err->cls != PST_CLASS_RETRY || strcmp(err->origin, "ring") != 0)
+        return rc;
+    say(l, "warning: %s; the last checkpoint is what a new generation goes on from", err->text);
+    for (int ms = 0; ms < CAUSE_FIRST_MS && !pst_stop_requested(); ms += TICK_MS)
+        pst_sleep_ms(TICK_MS);
+    return pst_stop_requested() ? PST_ESTOPPED : rc;
 }
 
 /* ---- settings ------------------------------------------------------------------------------------------------------------------ */
@@ -82,22 +124,52 @@ static bool same_features(const learn_checkpoint *c, const pst_learn_settings *s
     return same;
 }
 
-static void find_checkpoint(learn *l)
+static bool read_checkpoint(learn *l)
 {
     if (learn_checkpoint_read_last(l->job->checkpoint_dir, &l->last, passed_over, l) != 1)
-        return;
+        return false;
     char *digest = pst_learn_settings_digest(&l->s);
-    l->resumed = !strcmp(digest, l->last.settings_digest) && same_features(&l->last, &l->s);
+    bool same = !strcmp(digest, l->last.settings_digest) && same_features(&l->last, &l->s);
     free(digest);
-    if (!l->resumed) {
+    if (!same) {
         say(l, "warning: the checkpoint of generation %d was made with other settings; starting anew", l->last.generation);
         learn_checkpoint_done(&l->last);
-        return;
     }
+    return same;
+}
+
+/* Rank 0's is everybody's: another may not see its folder, or another file in it. */
+static int spread_checkpoint(learn *l, pst_err *err)
+{
+    pst_buf b = {0};
+    if (l->resumed)
+        learn_checkpoint_encode(&l->last, &b);
+    int rc = learn_pool_spread(l->pool, &b, err);
+    if (!rc && l->pool->rank && b.len) {
+        rc = learn_checkpoint_decode(b.data, b.len, &l->last, err);
+        l->resumed = !rc;
+    }
+    pst_buf_done(&b);
+    return rc;
+}
+
+static int find_checkpoint(learn *l, pst_err *err)
+{
+    l->resumed = is_first(l) && read_checkpoint(l);
+    int rc = l->pool ? spread_checkpoint(l, err) : 0;
+    if (rc < 0 || !l->resumed)
+        return rc;
     say(l, "resuming from the checkpoint of generation %d: epoch %lld, step %lld%s", l->last.generation, (long long)l->last.progress.epoch,
         (long long)l->last.steps, l->last.progress.finished ? ", trained to the end" : "");
+    int world = l->pool ? l->pool->world : 1;
+    if (l->last.world != world)
+        say(l,
+            "warning: the records were shared out among %d, and are shared out anew among %d; the model will not be the same to the last "
+            "bit",
+            l->last.world, world);
     if (!l->s.n_features)
         pst_learn_settings_take_fields(&l->s, (const char *const *)l->last.fields, l->last.n_fields);
+    return 0;
 }
 
 static int save(void *arg, const learn_training *t, pst_err *err)
@@ -105,6 +177,8 @@ static int save(void *arg, const learn_training *t, pst_err *err)
     learn *l = arg;
     learn_checkpoint c;
     pst_err e = {0};
+    if (!is_first(l))
+        return 0;
     learn_checkpoint_take(t, &l->data, l->job->training_id, l->job->generation, &c);
     int rc = learn_checkpoint_write(l->job->checkpoint_dir, &c, &e);
     learn_checkpoint_done(&c);
@@ -126,6 +200,24 @@ static int save(void *arg, const learn_training *t, pst_err *err)
 /* ---- data ---------------------------------------------------------------------------------------------------------------------- */
 
 /* The client lives for the reading only: a training may take hours, and needs no broker for them. */
+static int read_topics(learn *l, const learn_source_hooks *hooks, pst_err *err)
+{
+    const pst_manifest *m = l->job->manifest;
+    learn_ranges whole = {0};
+    int rc = pst_client_open(l->job->settings, "penstock-learner", &l->client, err);
+    if (!rc && l->pool)
+        rc = learn_shares_read_topics(&l->data, &l->s, l->client, m->stores, m->n_stores, l->resumed ? &l->last : NULL, hooks, err);
+    else if (!rc) {
+        learn_ranges_join(l->last.ranges, l->last.n_ranges, &whole); /* several ranks may have made the checkpoint */
+        rc = learn_data_read_topics(&l->data, &l->s, l->client, m->stores, m->n_stores, l->resumed ? whole.at : NULL,
+                                    l->resumed ? whole.n : 0, hooks, err);
+        learn_ranges_done(&whole);
+    }
+    pst_client_close(l->client);
+    l->client = NULL;
+    return rc;
+}
+
 static int read_data(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;
@@ -135,16 +227,13 @@ static int read_data(learn *l, pst_err *err)
     for (size_t i = 0; i < m->n_stores; i++)
         topics = topics || !strcmp(m->stores[i].type, "topic");
     learn_data_init(&l->data, &l->s, (size_t)(m->memory_bytes > 0 ? m->memory_bytes / 2 : 256 << 20));
+    l->data.pool = l->pool;
     int rc = 0;
-    if (topics && !l->s.data) {
-        rc = pst_client_open(l->job->settings, "penstock-learner", &l->client, err);
-        if (!rc)
-            rc = learn_data_read_topics(&l->data, &l->s, l->client, m->stores, m->n_stores, l->resumed ? l->last.ranges : NULL,
-                                        l->resumed ? l->last.n_ranges : 0, &hooks, err);
-        pst_client_close(l->client);
-        l->client = NULL;
-    } else if (l->job->data_dir && *l->job->data_dir)
-        rc = learn_data_read_csv(&l->data, &l->s, l->job->data_dir, l->s.data, 0, &hooks, err);
+    if (topics && !l->s.data)
+        rc = read_topics(l, &hooks, err);
+    else if (l->job->data_dir && *l->job->data_dir)
+        rc = l->pool ? learn_shares_read_csv(&l->data, &l->s, l->job->data_dir, &hooks, err)
+                     : learn_data_read_csv(&l->data, &l->s, l->job->data_dir, l->s.data, 0, &hooks, err);
     else
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "learner", 0,
                          "there is nothing to learn from: DATA_DIR is not set, and no data store is of type topic");
@@ -161,13 +250,14 @@ static int read_data(learn *l, pst_err *err)
 
 static int set_up(learn *l, pst_err *err)
 {
-    l->training = learn_training_new(&l->s, &l->ready);
+    l->training = learn_training_new(&l->s, &l->ready, l->pool);
     say(l, "%s of %zu parameters, %zu records to train on, %zu to validate", l->s.autoencoder ? "autoencoder" : "mlp",
-        learn_net_parameters(l->training->net), l->ready.train, l->ready.rows - l->ready.train);
+        learn_net_parameters(l->training->net), l->ready.all_train, l->ready.all_rows - l->ready.all_train);
     if (!l->resumed)
-        return save(l, l->training, err); /* from here on every generation learns from the same records */
-    if (l->ready.crc != l->last.data_crc || (int64_t)l->ready.rows != l->last.data_rows)
-        say(l, "warning: the records are not those of the earlier generation (%zu now, %lld then); going on with them", l->ready.rows,
+        return save(l, l->training, err);                             /* from here on every generation learns from the same records */
+    bool as_before = l->last.world == (l->pool ? l->pool->world : 1); /* else the order is another */
+    if ((int64_t)l->ready.all_rows != l->last.data_rows || (as_before && l->ready.crc != l->last.data_crc))
+        say(l, "warning: the records are not those of the earlier generation (%zu now, %lld then); going on with them", l->ready.all_rows,
             (long long)l->last.data_rows);
     return learn_checkpoint_restore(&l->last, l->training, err);
 }
@@ -193,6 +283,8 @@ static void on_epoch(void *arg, const learn_training *t, int64_t rows)
     learn *l = arg;
     const learn_progress *p = &t->progress;
     int64_t now = pst_mono_us();
+    if (!is_first(l))
+        return;
     double rate = (double)rows * 1e6 / (double)(now > l->epoch_began_us ? now - l->epoch_began_us : 1);
     metrics_line("train", t, p->train_loss, p->train_accuracy, rate);
     if (isfinite(p->validation_loss))
@@ -221,8 +313,8 @@ static int train(learn *l, pst_err *err)
     l->epoch_began_us = pst_mono_us();
     int rc = learn_training_run(l->training, &hooks, err);
     if (rc == PST_ESTOPPED)
-        say(l, "told to stop: checkpoint written in epoch %lld, step %lld", (long long)l->training->progress.epoch + 1,
-            (long long)learn_net_steps(l->training->net));
+        say(l, "told to stop: %s in epoch %lld, step %lld", is_first(l) ? "checkpoint written" : "rank 0 writes the checkpoint",
+            (long long)l->training->progress.epoch + 1, (long long)learn_net_steps(l->training->net));
     return rc;
 }
 
@@ -242,7 +334,7 @@ static int write_result(learn *l, const pst_buf *onnx, const char *json, char **
     return rc;
 }
 
-static int finish(learn *l, pst_err *err)
+static int export(learn *l, double threshold, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;
     learn_result r = {.name = m->model_name ? m->model_name : m->name,
@@ -250,8 +342,8 @@ static int finish(learn *l, pst_err *err)
                       .generation = l->job->generation,
                       .ranges = l->data.ranges,
                       .n_ranges = l->data.n_ranges,
-                      .records = (int64_t)l->ready.rows,
-                      .threshold = l->s.autoencoder ? learn_training_error_quantile(l->training, threshold_quantile) : NAN};
+                      .records = (int64_t)l->ready.all_rows,
+                      .threshold = threshold};
     pst_buf onnx = {0};
     double difference = 0;
     learn_export_onnx(l->training, &r, &onnx);
@@ -269,6 +361,19 @@ static int finish(learn *l, pst_err *err)
     return rc;
 }
 
+/* The ranks end together: who is done before rank 0 has written the model would look like one that is gone. */
+static int finish(learn *l, pst_err *err)
+{
+    double threshold = NAN;
+    const pst_buf *all;
+    int rc = l->s.autoencoder ? learn_training_error_quantile(l->training, threshold_quantile, &threshold, err) : 0;
+    if (!rc && is_first(l))
+        rc = export(l, threshold, err);
+    if (!rc && l->pool)
+        rc = learn_pool_gather(l->pool, "", 0, true, &all, err);
+    return rc;
+}
+
 int learn_train(const learn_job *job, pst_err *err)
 {
     learn l = {.job = job};
@@ -276,15 +381,20 @@ int learn_train(const learn_job *job, pst_err *err)
     if (!rc && job->check)
         say(&l, "the settings of the learner are right");
     else if (!rc) {
-        find_checkpoint(&l);
-        rc = read_data(&l, err);
+        rc = join(&l, err);
+        if (!rc)
+            rc = find_checkpoint(&l, err);
+        if (!rc)
+            rc = read_data(&l, err);
         if (!rc)
             rc = set_up(&l, err);
         if (!rc)
             rc = train(&l, err);
         if (!rc)
             rc = finish(&l, err);
+        rc = let_the_cause_be_heard(&l, rc, err);
     }
+    learn_pool_close(l.pool);
     learn_training_free(l.training);
     learn_ready_done(&l.ready);
     learn_data_done(&l.data);

@@ -5,6 +5,7 @@
 #include "common/platform/verb.h"
 #include "common/base/stop.h"
 #include "common/objects/rundir.h"
+#include "trainer/learner/learn_gang.h"
 #include "trainer/learner/learner.h"
 #include "verbs.h"
 
@@ -38,7 +39,9 @@ static const pst_usage learn_usage = {
     "A feature is a field's name or {field, scale, offset, missing: mean|value|reject, value, slots, noise}: the model sees x · scale + "
     "offset;\n"
     "noise is the size up to which differences mean nothing; without features all numbers of the records are taken.\n"
-    "Told to stop (SIGTERM) it finishes the minibatch, writes a checkpoint and exits 0; started again it goes on from there.",
+    "Told to stop (SIGTERM) it finishes the minibatch, writes a checkpoint and exits 0; started again it goes on from there.\n"
+    "The learners of a job train one model together; where one of them is lost the others exit with 75, and a retry goes on from the "
+    "checkpoint.",
     "penstock learn --manifest examples/telemetry/manifest.yml --result-dir /tmp/result\n"
     "penstock learn --manifest manifest.yml --check",
     learn_table,
@@ -95,10 +98,15 @@ static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err
     pst_log_job_always(job.training_id);
     if (!rc && !job.result_dir && !job.check)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "where shall the model go? give --result-dir, or set RESULT_DIR");
-    if (!rc && spec.learner_id > 1) { /* it would train the same model again and write the same files */
-        printf("the built-in learner trains in one process, learner-1; learner-%d has nothing to do\n", spec.learner_id);
-    } else if (!rc)
+    learn_gang gang = {0};
+    if (!rc && spec.learners > 1)
+        rc = learn_gang_of(&spec, &gang, err);
+    job.gang = gang.opts.world ? &gang.opts : NULL;
+    if (!rc && o->manifest && m.learners > 1 && !job.check)
+        printf("the manifest asks for %d learners; without the platform there is one\n", m.learners);
+    if (!rc)
         rc = learn_train(&job, err);
+    learn_gang_done(&gang);
     free(beside);
     pst_buf_done(&text);
     pst_manifest_done(&m);
@@ -124,7 +132,8 @@ static int learn_run(int argc, char **argv)
     status = rc == PST_ESTOPPED ? stopped_status(&o) : 0;
     if (rc < 0 && rc != PST_ESTOPPED) { /* a learner's own statuses: whoever retries a job asks whether its settings are at fault */
         pst_say_err("learn", &v.err);
-        status = rc == PST_EINVAL && v.err.cls == PST_CLASS_FATAL ? 2 : 1;
+        bool peer = v.err.cls == PST_CLASS_RETRY && !strcmp(v.err.origin, "ring");
+        status = rc == PST_EINVAL && v.err.cls == PST_CLASS_FATAL ? 2 : peer ? LEARN_STATUS_PEER_LOST : 1;
     }
     pst_verb_end(&v, 0);
     return status;

@@ -193,34 +193,42 @@ static double row_loss(const learn_net *n, const float *y, const float *target, 
     return p != p ? p : -log(p > 1e-30 ? p : 1e-30); /* a probability that vanished in float32 costs 69, not infinity */
 }
 
-static double all_losses(const learn_net *n, const float *y, const float *target, int rows, float *delta, float *ret_rows, int *ret_right)
+/* The sum over these rows, which are part of a minibatch of `of`. */
+static double all_losses(const learn_net *n, const float *y, const float *target, int rows, int64_t of, float *delta, float *ret_rows,
+                         int *ret_right)
 {
     int width = n->layers[n->n - 1].out, step = n->loss == PST_LOSS_MSE ? width : 1, right = 0;
     double sum = 0;
     for (int r = 0; r < rows; r++) {
         size_t at = (size_t)r * (size_t)width;
-        double loss = row_loss(n, y + at, target + (size_t)r * (size_t)step, delta ? delta + at : NULL, 1.0f / (float)rows, &right);
+        double loss = row_loss(n, y + at, target + (size_t)r * (size_t)step, delta ? delta + at : NULL, 1.0f / (float)of, &right);
         if (ret_rows)
             ret_rows[r] = (float)loss;
         sum += loss;
     }
     if (ret_right)
         *ret_right = right;
-    return rows ? sum / rows : 0;
+    return sum;
 }
 
 double learn_net_loss(learn_net *n, const float *x, const float *target, int rows, float *ret_rows, int *ret_right)
 {
-    return all_losses(n, learn_net_forward(n, x, rows), target, rows, NULL, ret_rows, ret_right);
+    double sum = all_losses(n, learn_net_forward(n, x, rows), target, rows, rows, NULL, ret_rows, ret_right);
+    return rows ? sum / rows : 0;
 }
 
 /* ---- gradient ---------------------------------------------------------------------------------------------------------------- */
 
-double learn_net_backward(learn_net *n, const float *x, const float *target, int rows, int *ret_right)
+double learn_net_backward_part(learn_net *n, const float *x, const float *target, int rows, int64_t of, int *ret_right)
 {
+    if (!rows) {
+        memset(n->gradient, 0, n->n_params * sizeof *n->gradient);
+        *ret_right = 0;
+        return 0;
+    }
     const float *y = learn_net_forward(n, x, rows);
     float *delta = n->delta[0], *next = n->delta[1];
-    double loss = all_losses(n, y, target, rows, delta, NULL, ret_right);
+    double loss = all_losses(n, y, target, rows, of, delta, NULL, ret_right);
     for (int l = n->n - 1; l >= 0; l--) {
         const layer *at = &n->layers[l];
         const float *in = l ? n->out[l - 1] : x;
@@ -241,7 +249,16 @@ double learn_net_backward(learn_net *n, const float *x, const float *target, int
     return loss;
 }
 
-static void adam_step(learn_net *n, const learn_adam *a)
+double learn_net_backward(learn_net *n, const float *x, const float *target, int rows, int *ret_right)
+{
+    int right = 0;
+    double loss = learn_net_backward_part(n, x, target, rows, rows, &right);
+    if (ret_right)
+        *ret_right = right;
+    return rows ? loss / rows : 0;
+}
+
+void learn_net_adam(learn_net *n, const float *gradient, const learn_adam *a)
 {
     const double beta1 = 0.9, beta2 = 0.999;
     n->steps++;
@@ -252,7 +269,7 @@ static void adam_step(learn_net *n, const learn_adam *a)
         const layer *y = &n->layers[l];
         size_t weights = y->at + (size_t)y->in * (size_t)y->out, end = weights + (size_t)y->out;
         for (size_t i = y->at; i < end; i++) {
-            float g = n->gradient[i];
+            float g = gradient[i];
             n->m[i] = keep1 * n->m[i] + add1 * g;
             n->v[i] = keep2 * n->v[i] + add2 * g * g;
             float decay = i < weights ? shrink * n->values[i] : 0;
@@ -265,7 +282,7 @@ double learn_net_step(learn_net *n, const float *x, const float *target, int row
 {
     double loss = learn_net_backward(n, x, target, rows, ret_right);
     if (isfinite(loss))
-        adam_step(n, adam);
+        learn_net_adam(n, n->gradient, adam);
     return loss;
 }
 

@@ -39,6 +39,10 @@ const float *learn_net_forward(learn_net *n, const float *x, int rows);
 double learn_net_loss(learn_net *n, const float *x, const float *target, int rows, float *ret_rows, int *ret_right);
 /* The same and the gradient of the mean loss by every parameter, readable in learn_net_gradient(). */
 double learn_net_backward(learn_net *n, const float *x, const float *target, int rows, int *ret_right);
+/* For rows that are a part of a minibatch of `of` rows: their share of that gradient, so that the shares add up to it. Returns the sum of their
+ * losses, not the mean. rows may be 0. */
+double learn_net_backward_part(learn_net *n, const float *x, const float *target, int rows, int64_t of, int *ret_right);
+void learn_net_adam(learn_net *n, const float *gradient, const learn_adam *adam); /* one step */
 /* backward, then one step of Adam. Leaves the parameters alone when the loss is not finite. */
 double learn_net_step(learn_net *n, const float *x, const float *target, int rows, const learn_adam *adam, int *ret_right);
 

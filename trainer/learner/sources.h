@@ -23,6 +23,10 @@ int learn_data_read_csv(learn_data *d, pst_learn_settings *s, const char *data_d
 int learn_data_read_topics(learn_data *d, pst_learn_settings *s, pst_client *client, const pst_data_store *stores, size_t n_stores,
                            const learn_data_range *resume, size_t n_resume, const learn_source_hooks *hooks, pst_err *err);
 
+/* Where these ranges begin and end by now, into d->ranges and nothing else; a store's limit of records as shorter ranges. */
+int learn_data_find_topics(learn_data *d, pst_client *client, const pst_data_store *stores, size_t n_stores,
+                           const learn_source_hooks *hooks, pst_err *err);
+
 /* Does this name say that the number is a time? Such a number grows for ever: no model that has learned it knows tomorrow. */
 bool learn_field_is_time(const char *name);
 

@@ -2,12 +2,15 @@
  * is no other state, and the order of an epoch is computed from seed and number again. */
 #include "trainer/learner/training.h"
 
+#include "common/base/hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAM_WEIGHTS = 2, STREAM_EPOCHS = 1000, EVALUATE_ROWS = 256 };
+enum { STREAM_WEIGHTS = 2, STREAM_EPOCHS = 1000, STREAM_RANK = 1 << 24, EVALUATE_ROWS = 256 };
+enum { LOSS, RIGHT, STOP, SHARED }; /* behind the gradient */
 
-learn_training *learn_training_new(const pst_learn_settings *s, const learn_ready *data)
+learn_training *learn_training_new(const pst_learn_settings *s, const learn_ready *data, learn_pool *pool)
 {
     learn_training *t = pst_alloc(sizeof *t);
     int widths[PST_LEARN_HIDDEN_MAX + 2], n = 0;
@@ -17,7 +20,7 @@ learn_training *learn_training_new(const pst_learn_settings *s, const learn_read
     int outputs = s->n_classes ? s->n_classes : 1;
     widths[n++] = s->autoencoder ? data->columns : outputs;
     int rows_max = s->batch > EVALUATE_ROWS ? s->batch : EVALUATE_ROWS;
-    *t = (learn_training){.settings = s, .data = data};
+    *t = (learn_training){.settings = s, .data = data, .pool = pool};
     t->net = learn_net_new(widths, n, s->activation, s->loss, rows_max);
     learn_rng rng;
     learn_rng_seed(&rng, s->seed, STREAM_WEIGHTS);
@@ -27,6 +30,8 @@ learn_training *learn_training_new(const pst_learn_settings *s, const learn_read
     t->batch_x = pst_alloc((size_t)s->batch * (size_t)data->columns * sizeof(float));
     t->batch_y = pst_alloc((size_t)s->batch * (size_t)data->target_width * sizeof(float));
     t->order = pst_alloc(data->train * sizeof *t->order);
+    if (pool)
+        t->shared = pst_alloc((learn_net_parameters(t->net) + SHARED) * sizeof *t->shared);
     return t;
 }
 
@@ -39,6 +44,7 @@ void learn_training_free(learn_training *t)
     free(t->batch_x);
     free(t->batch_y);
     free(t->order);
+    free(t->shared);
     free(t);
 }
 
@@ -47,16 +53,14 @@ static void shuffle_epoch(learn_training *t)
     for (size_t i = 0; i < t->data->train; i++)
         t->order[i] = (uint32_t)i;
     learn_rng rng;
-    learn_rng_seed(&rng, t->settings->seed, STREAM_EPOCHS + (uint64_t)t->progress.epoch);
+    uint64_t rank = t->pool ? (uint64_t)t->pool->rank : 0;
+    learn_rng_seed(&rng, t->settings->seed, rank * STREAM_RANK + STREAM_EPOCHS + (uint64_t)t->progress.epoch);
     learn_rng_shuffle(&rng, t->order, t->data->train);
 }
 
-/* One minibatch from the shuffled order; returns its rows, or PST_EINVAL when training has run away. */
-static int64_t one_batch(learn_training *t, size_t from, pst_err *err)
+static void take_rows(learn_training *t, size_t from, size_t rows)
 {
-    const pst_learn_settings *s = t->settings;
     const learn_ready *d = t->data;
-    size_t rows = d->train - from < (size_t)s->batch ? d->train - from : (size_t)s->batch;
     size_t k = (size_t)d->columns, w = (size_t)d->target_width;
     for (size_t i = 0; i < rows; i++) {
         size_t at = t->order[from + i];
@@ -64,24 +68,104 @@ static int64_t one_batch(learn_training *t, size_t from, pst_err *err)
         if (d->target != d->z)
             memcpy(t->batch_y + i * w, d->target + at * w, w * sizeof(float));
     }
-    int right = 0;
-    const float *y = d->target == d->z ? t->batch_x : t->batch_y;
-    double loss = learn_net_step(t->net, t->batch_x, y, (int)rows, &(learn_adam){s->learning_rate, s->weight_decay}, &right);
-    if (!isfinite(loss))
-        return pst_err_set(
-            err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
-            "the loss became %s in epoch %lld, minibatch %lld: training has run away. Lower learning_rate (it is %g; try %g), or give "
-            "features that reach far a scale",
-            isnan(loss) ? "NaN" : "infinite", (long long)t->progress.epoch + 1, (long long)t->progress.batch + 1, s->learning_rate,
-            s->learning_rate / 10);
-    t->progress.loss_sum += loss * (double)rows;
-    t->progress.rows += (int64_t)rows;
-    t->progress.right += right;
-    t->progress.batch++;
-    return (int64_t)rows;
 }
 
-static void validate(learn_training *t)
+static int ran_away(const learn_training *t, double loss, pst_err *err)
+{
+    const pst_learn_settings *s = t->settings;
+    return pst_err_set(
+        err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+        "the loss became %s in epoch %lld, minibatch %lld: training has run away. Lower learning_rate (it is %g; try %g), or give "
+        "features that reach far a scale",
+        isnan(loss) ? "NaN" : "infinite", (long long)t->progress.epoch + 1, (long long)t->progress.batch + 1, s->learning_rate,
+        s->learning_rate / 10);
+}
+
+/* This rank's rows of a minibatch of `of`: gradient, loss and whether somebody shall stop are summed in one go, and the step is taken by all alike. */
+static int step_together(learn_training *t, const float *y, size_t rows, int64_t of, bool stop, double *ret_loss, int64_t *ret_right,
+                         pst_err *err)
+{
+    int right = 0;
+    size_t n = learn_net_parameters(t->net);
+    double sum = learn_net_backward_part(t->net, t->batch_x, y, (int)rows, of, &right);
+    memcpy(t->shared, learn_net_gradient(t->net), n * sizeof *t->shared);
+    t->shared[n + LOSS] = (float)(sum / (double)of);
+    t->shared[n + RIGHT] = (float)right;
+    t->shared[n + STOP] = stop ? 1 : 0;
+    int rc = learn_ring_sum(t->pool->ring, t->shared, n + SHARED, err);
+    if (rc < 0)
+        return rc;
+    *ret_loss = (double)t->shared[n + LOSS];
+    *ret_right = (int64_t)t->shared[n + RIGHT];
+    t->told = t->told || t->shared[n + STOP] > 0;
+    if (isfinite(*ret_loss))
+        learn_net_adam(t->net, t->shared, &(learn_adam){t->settings->learning_rate, t->settings->weight_decay});
+    return 0;
+}
+
+/* One minibatch from the shuffled order; returns its rows over all ranks, 0 with none, or PST_EINVAL when training has run away. */
+static int64_t one_batch(learn_training *t, bool stop, pst_err *err)
+{
+    const pst_learn_settings *s = t->settings;
+    const learn_ready *d = t->data;
+    size_t from = (size_t)t->progress.batch * (size_t)s->batch,
+           to = d->train - from < (size_t)s->batch ? d->train : from + (size_t)s->batch;
+    int64_t of = t->pool ? learn_pool_rows(t->pool, t->progress.batch, s->batch, &from, &to) : (int64_t)(to - from);
+    PST_ASSERT(of >= 0 && to >= from && to - from <= (size_t)s->batch && to <= d->train);
+    if (!of) { /* smaller minibatches than there are ranks: their rows fell to the ones beside it */
+        t->progress.batch++;
+        return 0;
+    }
+    take_rows(t, from, to - from);
+    const float *y = d->target == d->z ? t->batch_x : t->batch_y;
+    int64_t right = 0;
+    double loss = 0;
+    int one = 0, rc = 0;
+    if (t->pool)
+        rc = step_together(t, y, to - from, of, stop, &loss, &right, err);
+    else {
+        loss = learn_net_step(t->net, t->batch_x, y, (int)of, &(learn_adam){s->learning_rate, s->weight_decay}, &one);
+        right = one;
+    }
+    if (!rc && !isfinite(loss))
+        rc = ran_away(t, loss, err);
+    if (rc < 0)
+        return rc;
+    t->progress.loss_sum += loss * (double)of;
+    t->progress.rows += of;
+    t->progress.right += right;
+    t->progress.batch++;
+    return of;
+}
+
+/* The ranks have taken the same steps from the same numbers. Where one has other weights all the same (a faulty computer, other programs), nothing that
+ * follows is worth having. */
+static int validate_together(learn_training *t, double *sum, double *right, double *n, pst_err *err)
+{
+    struct {
+        double sum, right, n;
+        uint64_t crc;
+    } one = {*sum, *right, *n, pst_crc32c(0, learn_net_values(t->net), learn_net_parameters(t->net) * sizeof(float))};
+    const uint64_t mine = one.crc;
+    const pst_buf *all;
+    int rc = learn_pool_gather(t->pool, &one, sizeof one, true, &all, err);
+    *sum = *right = *n = 0;
+    for (int rank = 0; !rc && rank < t->pool->world; rank++) {
+        memcpy(&one, all[rank].data, sizeof one);
+        *sum += one.sum;
+        *right += one.right;
+        *n += one.n;
+        if (one.crc != mine)
+            rc = pst_err_set(
+                err, PST_EINCOMPAT, PST_CLASS_FATAL, "learner", 0,
+                "rank %d has other weights than rank %d after epoch %lld, though both took the same steps: do all nodes run the "
+                "same penstock, and is their memory sound?",
+                rank, t->pool->rank, (long long)t->progress.epoch);
+    }
+    return rc;
+}
+
+static int validate(learn_training *t, pst_err *err)
 {
     const learn_ready *d = t->data;
     learn_progress *p = &t->progress;
@@ -92,9 +176,11 @@ static void validate(learn_training *t)
         sum += rows * learn_net_loss(t->net, d->z + at * (size_t)d->columns, d->target + at * (size_t)d->target_width, rows, NULL, &good);
         right += good;
     }
-    double n = (double)(d->rows - d->train);
+    double n = (double)(d->rows - d->train), good = (double)right;
+    int rc = t->pool ? validate_together(t, &sum, &good, &n, err) : 0;
     p->validation_loss = n > 0 ? sum / n : NAN;
-    p->validation_accuracy = n > 0 && t->settings->n_classes ? (double)right / n : NAN;
+    p->validation_accuracy = n > 0 && t->settings->n_classes ? good / n : NAN;
+    return rc;
 }
 
 /* Whether this epoch was one too many. */
@@ -114,26 +200,27 @@ static bool judge(learn_training *t)
     return t->settings->patience && p->epoch - p->best_epoch >= t->settings->patience;
 }
 
-static void end_epoch(learn_training *t)
+static int end_epoch(learn_training *t, pst_err *err)
 {
     learn_progress *p = &t->progress;
     p->epoch++;
     p->train_loss = p->rows ? p->loss_sum / (double)p->rows : NAN;
     p->train_accuracy = p->rows && t->settings->n_classes ? (double)p->right / (double)p->rows : NAN;
-    validate(t);
+    int rc = validate(t, err);
     bool enough = judge(t);
     p->batch = p->rows = p->right = 0;
     p->loss_sum = 0;
     p->finished = p->epoch >= t->settings->epochs || enough;
+    return rc;
 }
 
 /* With patience, the best epoch is the model. */
-static void take_best(learn_training *t)
+static int take_best(learn_training *t, pst_err *err)
 {
     if (!t->best)
-        return;
+        return 0;
     memcpy(learn_net_values(t->net), t->best, learn_net_parameters(t->net) * sizeof(float));
-    validate(t);
+    return validate(t, err);
 }
 
 /* A stop saves where it is, epoch and batch. The order of an epoch depends on the seed and its number alone, so a resumed training goes on
@@ -143,28 +230,30 @@ int learn_training_run(learn_training *t, const learn_training_hooks *hooks, pst
     learn_progress *p = &t->progress;
     if (p->epoch >= t->settings->epochs)
         p->finished = true;
+    int64_t batches = t->pool ? learn_pool_batches(t->pool, t->settings->batch)
+                              : (int64_t)((t->data->train + (size_t)t->settings->batch - 1) / (size_t)t->settings->batch);
     while (!p->finished) {
         shuffle_epoch(t);
         int64_t trained = 0;
-        for (size_t at = (size_t)p->batch * (size_t)t->settings->batch; at < t->data->train;) {
-            if (hooks->stopped && hooks->stopped(hooks->arg)) {
+        while (p->batch < batches) {
+            bool stop = hooks->stopped && hooks->stopped(hooks->arg);
+            if (t->pool ? t->told : stop) {
                 int rc = hooks->save ? hooks->save(hooks->arg, t, err) : 0;
                 return rc < 0 ? rc : PST_ESTOPPED;
             }
-            int64_t rows = one_batch(t, at, err);
+            int64_t rows = one_batch(t, stop, err);
             if (rows < 0)
                 return (int)rows;
-            PST_ASSERT(rows > 0 && at + (size_t)rows <= t->data->train); /* else the epoch never ends */
-            at += (size_t)rows;
             trained += rows;
         }
-        end_epoch(t);
+        int rc = end_epoch(t, err);
+        if (rc < 0)
+            return rc;
         if (hooks->on_epoch)
             hooks->on_epoch(hooks->arg, t, trained);
         if (p->finished)
-            take_best(t);
-        int rc = 0;
-        if (hooks->save && (p->finished || p->epoch % t->settings->checkpoint_every == 0))
+            rc = take_best(t, err);
+        if (!rc && hooks->save && (p->finished || p->epoch % t->settings->checkpoint_every == 0))
             rc = hooks->save(hooks->arg, t, err);
         if (rc < 0)
             return rc;
@@ -178,7 +267,31 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-double learn_training_error_quantile(learn_training *t, double q)
+/* The k-th of all ranks' errors is among the N − k largest of one of them: nobody sends more. */
+static int quantile_together(const learn_training *t, const float *errors, size_t k, double *ret, pst_err *err)
+{
+    size_t n = t->data->train, most = learn_pool_train(t->pool) - k, mine = n < most ? n : most, have = 0;
+    const pst_buf *all;
+    int rc = learn_pool_gather(t->pool, errors + (n - mine), mine * sizeof *errors, false, &all, err);
+    if (rc < 0)
+        return rc;
+    pst_buf b = {0};
+    for (int rank = 0; rank < t->pool->world; rank++)
+        pst_buf_add(&b, all[rank].data, all[rank].len / sizeof(float) * sizeof(float));
+    have = b.len / sizeof(float);
+    if (have >= most && most) {
+        qsort(b.data, have, sizeof(float), by_value);
+        float v;
+        memcpy(&v, b.data + (have - most) * sizeof v, sizeof v);
+        *ret = (double)v;
+    } else
+        rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_FATAL, "learner", 0, "the ranks gave %zu errors of records, at least %zu were due",
+                         have, most);
+    pst_buf_done(&b);
+    return rc;
+}
+
+int learn_training_error_quantile(learn_training *t, double q, double *ret, pst_err *err)
 {
     const learn_ready *d = t->data;
     float *errors = pst_alloc((d->train + EVALUATE_ROWS) * sizeof *errors);
@@ -187,7 +300,12 @@ double learn_training_error_quantile(learn_training *t, double q)
         learn_net_loss(t->net, d->z + at * (size_t)d->columns, d->target + at * (size_t)d->target_width, rows, errors + at, NULL);
     }
     qsort(errors, d->train, sizeof *errors, by_value);
-    double out = d->train ? (double)errors[(size_t)(q * (double)(d->train - 1) + 0.5)] : 0;
+    int rc = 0;
+    size_t all = t->pool ? learn_pool_train(t->pool) : d->train, k = all ? (size_t)(q * (double)(all - 1) + 0.5) : 0;
+    if (t->pool)
+        rc = quantile_together(t, errors, k, ret, err);
+    else
+        *ret = all ? (double)errors[k] : 0;
     free(errors);
-    return out;
+    return rc;
 }

@@ -1,0 +1,394 @@
+/* Whole trainings of several ranks, each a process, from CSV files: the same weights from run to run, after SIGKILL of any rank at any time, after a halt; what
+ * ranks are told of each other's end; other numbers of ranks. */
+#include "common/base/clock.h"
+#include "common/base/fs.h"
+#include "common/base/stop.h"
+#include "trainer/learner/checkpoint.h"
+#include "trainer/learner/learner.h"
+#include "trainer/learner/random.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { WORLD_MAX = 4, STOPPED = 10, SECONDS_MAX = 60 };
+static char root[64];
+
+static int make_root(void **state)
+{
+    snprintf(root, sizeof root, "/tmp/learner-gang-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int drop_root(void **state)
+{
+    return pst_fs_remove_tree(root, NULL);
+}
+
+/* Two files; some values missing; the last rows in a range of their own, so that every rank's statistics differ. */
+static void write_csv(int rows)
+{
+    pst_buf b[2] = {{0}};
+    learn_rng r;
+    learn_rng_seed(&r, 8, 8);
+    for (int f = 0; f < 2; f++)
+        pst_buf_adds(&b[f], "load,pressure,ratio,state\n");
+    for (int i = 0; i < rows; i++) {
+        double x = learn_rng_normal(&r) + (i > rows - 50 ? 3 : 0), y = learn_rng_normal(&r);
+        char load[32] = "";
+        if (i % 17)
+            snprintf(load, sizeof load, "%.6f", 50 + 10 * x);
+        pst_buf_printf(&b[i > rows / 3], "%s,%.3f,%.9f,%s\n", load, 101325 + 30 * y, 0.001 * (x + y), x > y ? "high" : "low");
+    }
+    for (int f = 0; f < 2; f++) {
+        char *dir = pst_fs_join(root, "data"), *path = pst_sprintf("%s/%c.csv", dir, 'a' + f);
+        assert_int_equal(pst_fs_mkdirs(dir, 0755, NULL), 0);
+        assert_int_equal(pst_fs_write_atomic(path, b[f].data, b[f].len, 0644, NULL), 0);
+        free(dir);
+        free(path);
+        pst_buf_done(&b[f]);
+    }
+}
+
+/* ---- a gang -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct gang {
+    int world, generation;
+    const char *settings, *name;
+    learn_place at[WORLD_MAX];
+    pid_t pid[WORLD_MAX];
+    int status[WORLD_MAX]; /* exit status; −signal */
+} gang;
+
+static int child(const gang *g, int rank)
+{
+    char *text = pst_sprintf("name: job\ndata_stores: [{id: d, type: mount, connection: {path: /data}}]\nlearners: %d\n"
+                             "framework: {name: native}\npenstock:\n  model: {name: m}\n  learner: %s\n",
+                             g->world, g->settings);
+    char *data = pst_fs_join(root, "data"), *to = pst_fs_join(root, g->name), *checkpoints = pst_fs_join(to, "ckpt");
+    char *log = pst_sprintf("%s/%s-%d.log", root, g->name, rank);
+    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(fd, 1);
+    dup2(fd, 2);
+    pst_stop_reset();
+    pst_manifest m;
+    pst_complaints errors = {0}, warnings = {0};
+    pst_err err = {0};
+    learn_ring_opts o = {
+        .rank = rank, .world = g->world, .at = g->at, .training_id = "training-t", .generation = g->generation, .secret = "s"};
+    learn_job job = {.manifest = &m,
+                     .training_id = "training-t",
+                     .generation = g->generation,
+                     .data_dir = data,
+                     .result_dir = to,
+                     .checkpoint_dir = checkpoints,
+                     .gang = g->world > 1 ? &o : NULL};
+    if (pst_manifest_parse(text, strlen(text), &m, &errors, &warnings) < 0) {
+        printf("%s: %s\n", errors.at[0].field, errors.at[0].text);
+        return 2;
+    }
+    int rc = learn_train(&job, &err);
+    if (rc < 0)
+        printf("%d: %s\n", rc, err.text);
+    fflush(stdout);
+    return rc == 0                                                     ? 0
+           : rc == PST_ESTOPPED                                        ? STOPPED
+           : err.cls == PST_CLASS_RETRY && !strcmp(err.origin, "ring") ? LEARN_STATUS_PEER_LOST
+                                                                       : 1;
+}
+
+static void new_ports(gang *g)
+{
+    int fd[WORLD_MAX];
+    for (int i = 0; i < g->world; i++) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t len = sizeof at;
+        fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(bind(fd[i], (struct sockaddr *)&at, len) == 0 && getsockname(fd[i], (struct sockaddr *)&at, &len) == 0);
+        snprintf(g->at[i].address, sizeof g->at[i].address, "127.0.0.1");
+        g->at[i].port = ntohs(at.sin_port);
+    }
+    for (int i = 0; i < g->world; i++)
+        close(fd[i]);
+}
+
+static void begin(gang *g)
+{
+    g->generation++;
+    new_ports(g);
+    for (int k = 0; k < g->world; k++) {
+        g->pid[k] = fork();
+        assert_true(g->pid[k] >= 0);
+        if (!g->pid[k])
+            _exit(child(g, k));
+        g->status[k] = -1000;
+    }
+}
+
+static void signal_all(gang *g, int sig)
+{
+    for (int k = 0; k < g->world; k++)
+        if (g->status[k] == -1000)
+            kill(g->pid[k], sig);
+}
+
+/* Waits for those that have not ended; false: somebody never does. */
+static bool end(gang *g)
+{
+    int64_t until = pst_mono_us() + SECONDS_MAX * INT64_C(1000000);
+    for (bool all = false; !all && pst_mono_us() < until;) {
+        all = true;
+        for (int k = 0; k < g->world; k++) {
+            int status;
+            if (g->status[k] == -1000 && waitpid(g->pid[k], &status, WNOHANG) == g->pid[k])
+                g->status[k] = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+            all &= g->status[k] != -1000;
+        }
+        if (!all)
+            pst_sleep_ms(5);
+        else
+            return true;
+    }
+    signal_all(g, SIGKILL);
+    return false;
+}
+
+static char *log_of(const gang *g, int rank)
+{
+    char *path = pst_sprintf("%s/%s-%d.log", root, g->name, rank);
+    pst_buf b = {0};
+    pst_fs_read(path, 1 << 20, &b, NULL);
+    free(path);
+    return pst_buf_steal(&b);
+}
+
+/* Until rank 0 has said it so many times. */
+static void wait_for(const gang *g, const char *text, int times)
+{
+    for (int64_t until = pst_mono_us() + SECONDS_MAX * INT64_C(1000000); pst_mono_us() < until; pst_sleep_ms(5)) {
+        char *said = log_of(g, 0);
+        int n = 0;
+        for (const char *at = said; (at = strstr(at, text)); at++)
+            n++;
+        free(said);
+        if (n >= times)
+            return;
+    }
+    fail_msg("%s: rank 0 never says \"%s\" %d times:\n%s", g->name, text, times, log_of(g, 0));
+}
+
+static void must_be(gang *g, int status)
+{
+    bool over = end(g);
+    for (int k = 0; k < g->world; k++)
+        if (!over || g->status[k] != status)
+            fail_msg("%s: rank %d of generation %d ended with %d, not %d:\n%s", g->name, k, g->generation, g->status[k], status,
+                     log_of(g, k));
+}
+
+/* What it comes to: parameters and both moments, byte for byte. */
+static void read_weights(const gang *g, learn_checkpoint *ret)
+{
+    char *to = pst_fs_join(root, g->name), *dir = pst_fs_join(to, "ckpt");
+    assert_int_equal(learn_checkpoint_read_last(dir, ret, NULL, NULL), 1);
+    assert_true(ret->progress.finished);
+    free(dir);
+    free(to);
+}
+
+static void must_be_same(const gang *a, const gang *b)
+{
+    learn_checkpoint x, y;
+    read_weights(a, &x);
+    read_weights(b, &y);
+    assert_int_equal(x.n_params, y.n_params);
+    assert_int_equal(x.steps, y.steps);
+    assert_memory_equal(x.values, y.values, x.n_params * sizeof *x.values);
+    assert_memory_equal(x.m, y.m, x.n_params * sizeof *x.m);
+    assert_memory_equal(x.v, y.v, x.n_params * sizeof *x.v);
+    assert_memory_equal(&x.progress.validation_loss, &y.progress.validation_loss, sizeof(double));
+    learn_checkpoint_done(&x);
+    learn_checkpoint_done(&y);
+}
+
+static const char classes[] =
+    "{target: state, classes: [low, high], hidden: [24, 24], epochs: 30, batch: 8, learning_rate: 0.005, seed: 5, validation: 0.2}";
+
+static void test_the_same_weights_from_run_to_run(void **state)
+{
+    gang a = {.world = 3, .settings = classes, .name = "a"}, b = a, one = {.world = 1, .settings = classes, .name = "one"};
+    b.name = "b";
+    write_csv(700);
+    begin(&a);
+    must_be(&a, 0);
+    begin(&b);
+    must_be(&b, 0);
+    must_be_same(&a, &b);
+    begin(&one);
+    must_be(&one, 0);
+    learn_checkpoint x, y;
+    read_weights(&a, &x);
+    read_weights(&one, &y);
+    assert_int_equal(x.world, 3);
+    assert_int_equal(x.data_rows, 700);
+    assert_int_equal(x.data_rows, y.data_rows);
+    assert_true(fabs(x.progress.validation_loss - y.progress.validation_loss) < 0.1); /* it learns as well, not the same */
+    assert_true(x.progress.validation_accuracy > 0.9 && y.progress.validation_accuracy > 0.9);
+    for (int i = 0; i < x.stats.columns; i++) /* of all records but the held-out, which differ */
+        assert_true(fabsf(x.stats.mean[i] - y.stats.mean[i]) < 0.2f * y.stats.std[i] && fabsf(x.stats.std[i] / y.stats.std[i] - 1) < 0.2f);
+    learn_checkpoint_done(&x);
+    learn_checkpoint_done(&y);
+    char *model = pst_sprintf("%s/a/model/model.onnx", root), *said = log_of(&a, 1);
+    assert_int_equal(access(model, R_OK), 0);
+    assert_null(strstr(said, "\"penstock\":\"metrics\"")); /* rank 0 alone speaks for all */
+    free(said);
+    free(model);
+}
+
+static void test_any_rank_killed_at_any_time(void **state)
+{
+    gang whole = {.world = 3, .settings = classes, .name = "whole"}, cut = {.world = 3, .settings = classes, .name = "cut"};
+    unsigned seed = (unsigned)pst_now_us();
+    int kills = 0;
+    write_csv(700);
+    begin(&whole);
+    int64_t began = pst_mono_us();
+    must_be(&whole, 0);
+    int64_t took_ms = (pst_mono_us() - began) / 1000;
+    print_message("seed %u\n", seed);
+    for (bool over = false; !over && cut.generation < 40;) {
+        begin(&cut);
+        int victim = (int)(rand_r(&seed) % 3);
+        if (cut.generation == 1)
+            wait_for(&cut, "all are there", 1);
+        else
+            pst_sleep_ms(
+                (int)((int64_t)(rand_r(&seed) % 100) * took_ms / 120)); /* while they meet, read, train; also after the end, now and then */
+        kill(cut.pid[victim], SIGKILL);
+        pst_sleep_ms(50);
+        signal_all(&cut, SIGTERM); /* as the platform does, when one has failed */
+        assert_true(end(&cut));
+        kills += cut.status[victim] == -SIGKILL;
+        over = cut.status[0] == 0 && cut.status[1] == 0 && cut.status[2] == 0;
+        for (int k = 0; k < 3; k++)
+            if (k != victim && cut.status[k] != 0 && cut.status[k] != STOPPED)
+                fail_msg("rank %d, when %d was killed, ended with %d:\n%s", k, victim, cut.status[k], log_of(&cut, k));
+        if (!over && cut.generation >= 6) { /* enough of that */
+            begin(&cut);
+            must_be(&cut, 0);
+            over = true;
+        }
+    }
+    assert_true(kills > 0);
+    must_be_same(&whole, &cut);
+}
+
+static void test_a_rank_that_is_gone_ends_the_others_with_a_status_to_retry(void **state)
+{
+    gang g = {.world = 3, .settings = "{target: state, classes: [low, high], epochs: 100000}", .name = "gone"};
+    write_csv(700);
+    begin(&g);
+    wait_for(&g, "epoch 3/", 1);
+    kill(g.pid[1], SIGKILL);
+    assert_true(end(&g));
+    assert_int_equal(g.status[1], -SIGKILL);
+    assert_int_equal(g.status[0], LEARN_STATUS_PEER_LOST);
+    assert_int_equal(g.status[2], LEARN_STATUS_PEER_LOST);
+    char *said = log_of(&g, 2);
+    assert_non_null(strstr(said, "rank 1 (127.0.0.1 port "));
+    free(said);
+}
+
+static void test_halted_and_resumed_also_by_other_numbers(void **state)
+{
+    static const char long_one[] = "{hidden: [8, 4, 8], epochs: 60, batch: 4, features: [load, pressure, ratio], activation: elu}";
+    gang whole = {.world = 2, .settings = long_one, .name = "whole2"}, parts = {.world = 2, .settings = long_one, .name = "parts"};
+    int stops = 0;
+    write_csv(900);
+    begin(&whole);
+    int64_t began = pst_mono_us();
+    must_be(&whole, 0);
+    int took_ms = (int)((pst_mono_us() - began) / 1000);
+    for (int i = 0; i < 3; i++) {
+        begin(&parts);
+        wait_for(&parts, "all are there", i + 1);
+        pst_sleep_ms(i * took_ms / 10);
+        signal_all(&parts, SIGTERM);
+        assert_true(end(&parts));
+        assert_int_equal(parts.status[0], parts.status[1]); /* they stop after the same step */
+        assert_true(parts.status[0] == STOPPED || parts.status[0] == 0);
+        stops += parts.status[0] == STOPPED;
+    }
+    begin(&parts);
+    must_be(&parts, 0);
+    assert_true(stops > 0);
+    must_be_same(&whole, &parts);
+
+    gang mixed = {.world = 2, .settings = long_one, .name = "mixed"};
+    begin(&mixed);
+    wait_for(&mixed, "epoch 3/", 1);
+    signal_all(&mixed, SIGTERM);
+    must_be(&mixed, STOPPED);
+    mixed.world = 3;
+    begin(&mixed);
+    wait_for(&mixed, "anew among 3", 1);
+    signal_all(&mixed, SIGTERM);
+    must_be(&mixed, STOPPED);
+    char *said = log_of(&mixed, 0);
+    assert_non_null(strstr(said, "were shared out among 2, and are shared out anew among 3"));
+    free(said);
+    mixed.world = 1;
+    begin(&mixed);
+    must_be(&mixed, 0);
+    learn_checkpoint c;
+    read_weights(&mixed, &c);
+    assert_int_equal(c.progress.epoch, 60);
+    assert_int_equal(c.world, 1);
+    learn_checkpoint_done(&c);
+}
+
+static void test_minibatches_smaller_than_the_gang(void **state)
+{
+    gang g = {.world = 4, .settings = "{hidden: [3], epochs: 3, batch: 1, features: [load, pressure]}", .name = "small"};
+    write_csv(90);
+    begin(&g);
+    must_be(&g, 0);
+}
+
+static void test_too_few_records_are_said(void **state)
+{
+    gang g = {.world = 4, .settings = classes, .name = "few"};
+    write_csv(7);
+    begin(&g);
+    pst_sleep_ms(500);
+    assert_true(end(&g));
+    char *said = log_of(&g, 3);
+    if (g.status[3] != 1 || !strstr(said, "as the share of rank 3 of 4"))
+        fail_msg("%d: %s", g.status[3], said);
+    free(said);
+}
+
+int main(void)
+{
+    pst_stop_install();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_the_same_weights_from_run_to_run, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_any_rank_killed_at_any_time, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_a_rank_that_is_gone_ends_the_others_with_a_status_to_retry, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_halted_and_resumed_also_by_other_numbers, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_minibatches_smaller_than_the_gang, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_too_few_records_are_said, make_root, drop_root),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
