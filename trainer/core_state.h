@@ -89,18 +89,19 @@ typedef struct trainer_job {
     bool unsaid;        /* queued, and the QUEUED event with the reason is still to come */
     bool dirty;         /* its state is to be published at the end of this step */
     bool charged;
-    size_t live_at;        /* place in core->live + 1; 0 = not there */
-    int64_t checkpoint_us; /* time of the last checkpoint report: an older or equal one is a repetition */
-    int64_t result_us;     /* the same for results that are no model */
-    int64_t checked_us;    /* when its node was last asked whether it has the generation */
-    int64_t ready_us;      /* when the last command of the present generation began, by its reporter's clock; 0 = not known */
-    int64_t done_us;       /* when the last one was done, likewise */
-    int64_t meet_us;       /* since when a gang waits for the addresses of some; 0 = it does not */
-    int64_t alone_us;      /* since when the others live on although the work is done; 0 = they do not */
-    bool wound_up;         /* … and were told to end */
-    pst_task_array tasks;  /* of an array: read from its state when first asked for */
-    bool task_ended;       /* of an array: one has, in this step */
-    int64_t never_us;      /* queued, and since when its site is too small for it even when empty; 0 = it is not */
+    size_t live_at; /* place in core->live + 1; 0 = not there */
+    /* By process; owned. Time of its last checkpoint report: an older or equal one is a repetition. NULL = none came. */
+    int64_t *checkpoint_us;
+    int64_t result_us;    /* the same for results that are no model */
+    int64_t checked_us;   /* when its node was last asked whether it has the generation */
+    int64_t ready_us;     /* when the last command of the present generation began, by its reporter's clock; 0 = not known */
+    int64_t done_us;      /* when the last one was done, likewise */
+    int64_t meet_us;      /* since when a gang waits for the addresses of some; 0 = it does not */
+    int64_t alone_us;     /* since when the others live on although the work is done; 0 = they do not */
+    bool wound_up;        /* … and were told to end */
+    pst_task_array tasks; /* of an array: read from its state when first asked for */
+    bool task_ended;      /* of an array: one has, in this step */
+    int64_t never_us;     /* queued, and since when its site is too small for it even when empty; 0 = it is not */
 } trainer_job;
 
 typedef struct trainer_early {

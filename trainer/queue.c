@@ -70,7 +70,9 @@ static void deploy(tcore *c, trainer_job *j, const trainer_node *node, trainer_n
     if (nodes)
         spread_processes(j, nodes);
     tcore_charge(c, j);
-    j->checkpoint_us = j->result_us = j->ready_us = j->done_us = j->alone_us = j->meet_us = 0;
+    free(j->checkpoint_us);
+    j->checkpoint_us = NULL;
+    j->result_us = j->ready_us = j->done_us = j->alone_us = j->meet_us = 0;
     j->wound_up = false;
     j->s.generation++;
     j->s.has_started_at = false;

@@ -229,11 +229,16 @@ static void result_stored(tcore *c, trainer_job *j, const pst_process_report *r)
 
 static void checkpoint(tcore *c, trainer_job *j, const pst_process_report *r)
 {
-    if (r->time <= j->checkpoint_us) {
+    size_t at = 0; /* the clocks and the pace of two processes have nothing to do with each other */
+    while (at < j->s.n_processes && !(r->process && !strcmp(r->process, j->s.processes[at].name)))
+        at++;
+    if (!j->checkpoint_us)
+        j->checkpoint_us = pst_alloc((j->s.n_processes + 1) * sizeof *j->checkpoint_us);
+    if (r->time <= j->checkpoint_us[at]) {
         c->counts.reports_repeated++;
         return;
     }
-    j->checkpoint_us = r->time;
+    j->checkpoint_us[at] = r->time;
     tcore_set_text(&j->s.checkpoint_node, r->node && *r->node ? r->node : j->s.node);
     pst_complaints details = {0};
     for (size_t i = 0; i < r->n_details; i++)

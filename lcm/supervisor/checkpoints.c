@@ -33,6 +33,7 @@ enum {
     DEPTH_MAX = 16,
     NAME_MAX_BYTES = 200,
     MANIFEST_BYTES_MAX = 8 << 20,
+    MANIFESTS_BYTES_MAX = 256 << 20, /* of one process */
     READ_BYTES = 1 << 20,
     WAITING_MAX = 16,
     LISTED_MAX = 10000
@@ -99,14 +100,15 @@ typedef struct digesting {
     void *room; /* READ_BYTES */
 } digesting;
 
-static int digest_file(digesting *d, int fd, const char *path, pst_err *err)
+/* size: as it was when it was opened; who appends meanwhile does not keep it busy for ever */
+static int digest_file(digesting *d, int fd, int64_t size, const char *path, pst_err *err)
 {
     uint8_t sum[32];
     char hex[65];
     int64_t bytes = 0;
-    ssize_t n;
+    ssize_t n = 0;
     pst_sha256 *h = pst_sha256_new();
-    while ((n = read(fd, d->room, READ_BYTES)) > 0 || (n < 0 && errno == EINTR))
+    while (bytes <= size && ((n = read(fd, d->room, READ_BYTES)) > 0 || (n < 0 && errno == EINTR)))
         if (n > 0) {
             pst_sha256_add(h, d->room, (size_t)n);
             bytes += n;
@@ -146,7 +148,7 @@ static int digest(digesting *d, int parent_fd, const char *entry, const char *pa
     else if (S_ISDIR(st.st_mode))
         rc = digest_folder(d, fd, path, depth, err);
     else if (S_ISREG(st.st_mode))
-        rc = digest_file(d, fd, path, err);
+        rc = digest_file(d, fd, (int64_t)st.st_size, path, err);
     else
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "%s is neither a file nor a folder", path);
     close(fd);
@@ -241,8 +243,8 @@ typedef struct listed {
     size_t n, cap;
 } listed;
 
-/* NULL and no err: it is none. */
-static json_t *read_manifest(int manifests, const char *file, pst_err *err)
+/* NULL and no err: it is none. left: bytes that may be read yet; what was read is taken off. */
+static json_t *read_manifest(int manifests, const char *file, int64_t *left, pst_err *err)
 {
     struct stat st;
     json_t *j = NULL;
@@ -250,6 +252,9 @@ static json_t *read_manifest(int manifests, const char *file, pst_err *err)
     if (fd < 0 || fstat(fd, &st) < 0) {
         if (!is_absence(errno))
             pst_err_sys(err, errno, "the manifest %s", file);
+    } else if (S_ISREG(st.st_mode) && st.st_size <= MANIFEST_BYTES_MAX && (*left -= st.st_size) < 0) {
+        pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0,
+                    "the manifests of one process have more than %d MiB; give penstock.checkpoint.keep_last", MANIFESTS_BYTES_MAX >> 20);
     } else if (S_ISREG(st.st_mode) && st.st_size <= MANIFEST_BYTES_MAX) {
         char *room = pst_alloc((size_t)st.st_size + 1);
         ssize_t n = 0, got = 0;
@@ -296,6 +301,7 @@ static int list(int manifests, const char *metric, listed *ret, pst_err *err)
 {
     listed l = {0};
     pst_err e = {0};
+    int64_t left = MANIFESTS_BYTES_MAX;
     int again = openat(manifests, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = again < 0 ? NULL : fdopendir(again);
     if (!dir)
@@ -306,7 +312,7 @@ static int list(int manifests, const char *metric, listed *ret, pst_err *err)
         size_t len = strlen(entry->d_name);
         if (*entry->d_name == '.' || len < 6 || strcmp(entry->d_name + len - 5, ".json"))
             continue;
-        json_t *j = read_manifest(manifests, entry->d_name, &e);
+        json_t *j = read_manifest(manifests, entry->d_name, &left, &e);
         if (l.n == LISTED_MAX)
             pst_err_set(&e, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0,
                         "more than %d checkpoints of one process are kept; give penstock.checkpoint.keep_last", LISTED_MAX);
@@ -374,8 +380,12 @@ int sup_checkpoint_commit(const char *dir, const char *process, const char *name
         json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:O, s:O}", "name", name, "process", process, "number", (json_int_t)number, "time",
                               (json_int_t)time_us, "values", numbers, "files", files);
         char *text = j ? pst_json_text(j) : NULL;
-        rc = text ? write_manifest(manifests, name, text, err)
-                  : pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "the name of checkpoint %.100s is no UTF-8", name);
+        if (text && strlen(text) > MANIFEST_BYTES_MAX)
+            rc = pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "checkpoint", 0,
+                             "checkpoint %.100s has more names of files than a manifest holds (%d MiB)", name, MANIFEST_BYTES_MAX >> 20);
+        else
+            rc = text ? write_manifest(manifests, name, text, err)
+                      : pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "checkpoint", 0, "the name of checkpoint %.100s is no UTF-8", name);
         free(text);
         json_decref(j);
     }
@@ -478,9 +488,9 @@ static int compare(const json_t *files, const json_t *wanted, pst_err *err)
 static int verify(int dir_fd, int manifests, const char *name, pst_err *err)
 {
     char *file = pst_sprintf("%s.json", name);
-    json_t *manifest = read_manifest(manifests, file, err), *files = NULL;
+    int64_t bytes, left = MANIFEST_BYTES_MAX;
+    json_t *manifest = read_manifest(manifests, file, &left, err), *files = NULL;
     const json_t *wanted = json_object_get(manifest, "files");
-    int64_t bytes;
     int rc = err->code;
     if (!rc && (!is_name(name) || !json_is_array(wanted)))
         rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "checkpoint", 0, "its manifest cannot be read");

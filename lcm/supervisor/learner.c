@@ -75,6 +75,7 @@ typedef struct learner {
     bool checkpoint_waits;
     sup_checkpoints *checkpoints; /* NULL: they are not committed, only told of */
     int64_t next_checkpoint_us;
+    int64_t checkpoint_us; /* time of the last that was reported: the Trainer takes an older one for a repetition */
     sup_learner_view view;
 } learner;
 
@@ -108,6 +109,9 @@ static void report_checkpoint(learner *l, int64_t now, bool force)
         return;
     l->next_checkpoint_us = now + CHECKPOINT_US;
     l->checkpoint_waits = false;
+    if (l->checkpoint.time <= l->checkpoint_us) /* a clock went back, or the learner gave the time: it is a later one all the same */
+        l->checkpoint.time = l->checkpoint_us + 1;
+    l->checkpoint_us = l->checkpoint.time;
     sup_outlet_report(l->run->outlet, &l->checkpoint);
     pst_event_clear(&pst_process_report_type, &l->checkpoint);
 }

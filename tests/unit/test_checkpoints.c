@@ -259,6 +259,39 @@ static void test_checkpoints_no_descriptors_is_no_damage(void **state)
     close_one(&f);
 }
 
+/* A learner that plants manifests by hard links, or folders without end, costs neither memory nor time: it is refused aloud. */
+static void test_checkpoints_what_is_too_much_is_refused(void **state)
+{
+    folder f = open_one();
+    char path[300], other[300], *large = malloc(7 << 20);
+    int64_t bytes = 0;
+    pst_err err = {0};
+    put(&f, "a", "1");
+    assert_int_equal(commit(&f, "a", 1, 1), 0);
+    memset(large, ' ', 7 << 20);
+    snprintf(path, sizeof path, "%s/.penstock/learner-1/big.json", f.dir);
+    assert_int_equal(pst_fs_replace(path, large, 7 << 20, 0644, NULL), 0);
+    free(large);
+    for (int i = 0; i < 40; i++) {
+        snprintf(other, sizeof other, "%s/.penstock/learner-1/big%d.json", f.dir, i);
+        assert_int_equal(link(path, other), 0);
+    }
+    assert_true(sup_checkpoint_commit(f.dir, "learner-1", "a", NULL, 0, 1, &bytes, &err) < 0);
+    assert_non_null(strstr(err.text, "more than 256 MiB"));
+    char *found = NULL;
+    assert_true(sup_checkpoint_newest(f.dir, "learner-1", tell, &f, &found, &(pst_err){0}) < 0);
+    assert_true(!found && has(&f, "a") && !*f.told);
+    put(&f, "empty/x", "1");
+    for (int i = 0; i < 10001; i++) {
+        snprintf(other, sizeof other, "%s/empty/%d", f.dir, i);
+        assert_int_equal(mkdir(other, 0755), 0);
+    }
+    err = (pst_err){0};
+    assert_true(sup_checkpoint_commit(f.dir, "learner-2", "empty", NULL, 0, 1, &bytes, &err) < 0);
+    assert_non_null(strstr(err.text, "more than 10000 files and folders"));
+    close_one(&f);
+}
+
 /* ---- beside a learner ------------------------------------------------------------------------------------------------------------ */
 
 #define SAVE(name, loss)                                                                             \
@@ -310,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_checkpoints_the_last_and_the_best_are_kept),
         cmocka_unit_test(test_checkpoints_no_link_is_followed),
         cmocka_unit_test(test_checkpoints_of_a_gang_are_kept_apart),
+        cmocka_unit_test(test_checkpoints_what_is_too_much_is_refused),
         cmocka_unit_test(test_checkpoints_the_last_is_the_newest_whatever_the_clock_says),
         cmocka_unit_test(test_checkpoints_no_descriptors_is_no_damage),
         RUN(test_checkpoints_are_told_once_they_are_committed),

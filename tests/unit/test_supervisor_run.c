@@ -62,6 +62,20 @@ static void test_run_checkpoints_are_reported_the_last_of_many(void **state)
     assert_null(world_line(w, "checkpoint"));
 }
 
+/* The Trainer takes an older report of a process for a repetition. */
+static void test_run_a_checkpoint_from_the_future_hides_no_later_one(void **state)
+{
+    world *w = *state;
+    world_run(
+        w,
+        "echo '{\"penstock\":\"checkpoint\",\"step\":1,\"time\":4000000000}'; sleep 0.1; echo '{\"penstock\":\"checkpoint\",\"step\":2}'",
+        NULL, NULL);
+    REPORTS(w, STARTED, DOWNLOADING, RUNNING, CHECKPOINT, CHECKPOINT, STORING, EXITED);
+    assert_true(w->reports[3].time > INT64_C(3000000000000000));
+    assert_string_equal(w->reports[4].reason, "checkpoint of step 2");
+    assert_true(w->reports[4].time > w->reports[3].time);
+}
+
 static void test_run_learner_sees_ffdls_environment_and_no_secret(void **state)
 {
     world *w = *state;
@@ -589,6 +603,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(test_run_tells_steps_lines_metrics_and_success),
         RUN(test_run_checkpoints_are_reported_the_last_of_many),
+        RUN(test_run_a_checkpoint_from_the_future_hides_no_later_one),
         RUN(test_run_learner_sees_ffdls_environment_and_no_secret),
         RUN(test_run_failure_says_status_and_last_error_line),
         RUN(test_run_death_by_signal_is_told_as_such),

@@ -409,6 +409,26 @@ static void test_gang_that_does_not_meet_names_who_is_missing_and_where(void **u
     done(&b);
 }
 
+/* The clock of b goes a minute behind that of a. */
+static void test_gang_each_process_has_its_checkpoints_told(void **unused)
+{
+    bench b = start();
+    beat(&b);
+    submit(&b, pair);
+    both(&b, PST_REPORT_TYPE_RUNNING);
+    told(&b, "a", "learner-1", PST_REPORT_TYPE_CHECKPOINT);
+    assert_string_equal(job(&b)->checkpoint_node, "a");
+    b.now -= 60 * SECOND;
+    told(&b, "b", "learner-2", PST_REPORT_TYPE_CHECKPOINT);
+    assert_string_equal(job(&b)->checkpoint_node, "b");
+    assert_int_equal(tcore_counts(b.core)->reports_repeated, 0);
+    b.now -= 60 * SECOND; /* older than its last: a repetition */
+    told(&b, "b", "learner-2", PST_REPORT_TYPE_CHECKPOINT);
+    assert_int_equal(tcore_counts(b.core)->reports_repeated, 1);
+    b.now += 120 * SECOND;
+    done(&b);
+}
+
 static void test_gang_goes_back_to_where_its_checkpoints_lie(void **unused)
 {
     bench b = start();
@@ -496,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_lost_node_ends_the_others_before_the_next_generation),
         cmocka_unit_test(test_force_ends_what_is_silent_and_waits_for_the_rest),
         cmocka_unit_test(test_gang_that_does_not_meet_names_who_is_missing_and_where),
+        cmocka_unit_test(test_gang_each_process_has_its_checkpoints_told),
         cmocka_unit_test(test_gang_goes_back_to_where_its_checkpoints_lie),
         cmocka_unit_test(test_gang_waits_for_a_full_node_that_keeps_its_checkpoints),
         cmocka_unit_test(test_job_that_names_a_node_waits_for_that),
