@@ -205,10 +205,11 @@ static const pst_usage why_usage = {
     "why",
     "ID",
     "Say why a job is where it is, since when, and what would help.",
-    "Computed when asked, from the states of all jobs and the heartbeats of all nodes: of a job that waits, its place, which jobs are "
-    "ahead of it,\n"
-    "what it lacks on which node, for which jobs it waits and who holds it; of one that runs, whether its node is heard.\n"
-    "An id may be shortened to what is unique.",
+    "Computed when asked, from the states of all jobs, the queues and the heartbeats of all nodes: of a job that waits, its place, which "
+    "jobs are ahead of it,\n"
+    "what its queue's rules say, what it lacks on which node, for which jobs it waits and who holds it; of one that runs, whether its node "
+    "is heard.\n"
+    "An id may be shortened to what is unique; the beginning of an array's id means the array.",
     "penstock why training-…\npenstock why training-… --json",
     NULL,
     0,

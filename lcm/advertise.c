@@ -1,9 +1,12 @@
 /* advertise.c - left to itself a node takes the address that the system would send from towards the outside (a datagram socket that is connected
  * sends nothing, but has one): it is the one that others most likely know. Without a route out the first interface that is up decides, and on a
- * computer without any network its loopback, which is right as long as all nodes are on it. An operator of several networks says it himself. */
+ * computer without any network its loopback, which is right as long as all nodes are on it. An operator of several networks says it himself.
+ * Whose loopback that is the name of the host does not tell, which is localhost on many; the boot's id and the network namespace do. */
 #include "lcm/advertise.h"
 
 #include "common/base/address.h"
+#include "common/base/fs.h"
+#include "common/base/log.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -12,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Addresses of documentation (RFC 5737): routed by the default route, reached by nobody. */
@@ -61,6 +65,16 @@ static bool is_of_one(const char *address)
            !IN6_IS_ADDR_LINKLOCAL(&six);
 }
 
+void lcm_computer(char ret_id[LCM_COMPUTER_MAX])
+{
+    pst_buf boot = {0};
+    struct stat st;
+    *ret_id = 0;
+    if (pst_fs_read("/proc/sys/kernel/random/boot_id", 64, &boot, NULL) == 0 && stat("/proc/self/ns/net", &st) == 0)
+        snprintf(ret_id, LCM_COMPUTER_MAX, "%.*s/%llu", (int)strcspn(boot.data, "\n"), boot.data, (unsigned long long)st.st_ino);
+    pst_buf_done(&boot);
+}
+
 int lcm_advertise(const char *given, char ret_address[LCM_ADDRESS_MAX], pst_err *err)
 {
     if (given && (!pst_address_is_numeric(given) || !is_of_one(given)))
@@ -73,5 +87,11 @@ int lcm_advertise(const char *given, char ret_address[LCM_ADDRESS_MAX], pst_err 
         snprintf(ret_address, LCM_ADDRESS_MAX, "%s", given);
     else if (!by_route(ret_address) && !by_interface(AF_INET, ret_address) && !by_interface(AF_INET6, ret_address))
         snprintf(ret_address, LCM_ADDRESS_MAX, "127.0.0.1");
+    if (!given && pst_address_is_loopback(ret_address))
+        pst_log(
+            PST_LOG_WARN, "lcm",
+            "event=no_address address=%s reason=\"no route and no interface but the loopback was found: this node takes part in gangs with "
+            "nodes of this computer only; --advertise names an address that others reach\"",
+            ret_address);
     return 0;
 }

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REGISTRY_WAIT_MS = 200, IDLE_US = 15000000, SETTLE_US = 1000000, ASK_MS = 2000, READ_MAX = 1000 };
+enum { REGISTRY_WAIT_MS = 200, IDLE_US = 15000000, SETTLE_US = 1000000, ASK_MS = 2000, READ_MAX = 1000, MEMBERS_AGAIN_US = 5000000 };
 
 typedef struct known {
     int generation;
@@ -29,6 +29,8 @@ typedef struct known {
     bool ends, halts;    /* all of it is to end; by a HALT */
     pst_members members; /* of a gang over several nodes, this one among them, that nobody has taken yet; n 0 = none */
     int met;             /* the generation whose list was taken */
+    int tries;           /* how often it could not be */
+    int64_t again_us;    /* monotonic: not before */
     char digest[65];     /* of its DEPLOY; "" = a Trainer that makes none */
 } known;
 
@@ -83,6 +85,10 @@ static void take_members(lcm_expected *e, const pst_job_state *s, known *k)
 {
     const known *before = pst_map_get(&e->jobs, s->training_id);
     k->met = before ? before->met : 0;
+    if (before && before->generation == k->generation) {
+        k->tries = before->tries;
+        k->again_us = before->again_us;
+    }
     if (k->live && k->here && k->met != k->generation && lcm_membership_concerns(s, e->node) && lcm_membership_of(s, &k->members))
         e->n_members++;
 }
@@ -291,13 +297,18 @@ pst_lcm_verdict lcm_expected_judge(const lcm_expected *e, const pst_job_command 
     }
 }
 
-void lcm_expected_members(lcm_expected *e, bool (*fn)(void *arg, const char *training_id, int generation, const pst_members *members),
-                          void *arg)
+void lcm_expected_members(lcm_expected *e,
+                          bool (*fn)(void *arg, const char *training_id, int generation, const pst_members *members, int tries), void *arg)
 {
     for (size_t i = 0; i < e->jobs.n && e->n_members; i++) {
         known *k = e->jobs.at[i].key ? e->jobs.at[i].value : NULL;
-        if (!k || !k->members.n || !fn(arg, e->jobs.at[i].key, k->generation, &k->members))
+        if (!k || !k->members.n || pst_mono_us() < k->again_us)
             continue;
+        if (!fn(arg, e->jobs.at[i].key, k->generation, &k->members, k->tries)) {
+            k->tries++;
+            k->again_us = pst_mono_us() + MEMBERS_AGAIN_US;
+            continue;
+        }
         pst_members_done(&k->members);
         k->met = k->generation;
         e->n_members--;

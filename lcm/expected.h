@@ -29,9 +29,10 @@ int64_t lcm_expected_fresh(const lcm_expected *e);
 void lcm_expected_probe(lcm_expected *e);
 /* Was it written before the start? Then it may be out of date without anybody having forged it. */
 bool lcm_expected_is_old(const lcm_expected *e, const pst_record *r);
-/* The lists of members of gangs that have a part here, as they become complete. fn: true when it has one, and it is told no more. */
-void lcm_expected_members(lcm_expected *e, bool (*fn)(void *arg, const char *training_id, int generation, const pst_members *members),
-                          void *arg);
+/* The lists of members of gangs that have a part here, as they become complete. fn: true when it has one, and it is told no more; else it is told
+ * again after a pause. tries: how often it was told before. */
+void lcm_expected_members(lcm_expected *e,
+                          bool (*fn)(void *arg, const char *training_id, int generation, const pst_members *members, int tries), void *arg);
 /* Every job that should live on this node. */
 void lcm_expected_each(const lcm_expected *e, void (*fn)(void *arg, const char *training_id, int generation), void *arg);
 /* Does the Trainer count on this generation here? */

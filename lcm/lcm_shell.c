@@ -13,6 +13,7 @@
 #include "common/base/map.h"
 #include "common/base/retry.h"
 #include "common/base/stop.h"
+#include "lcm/advertise.h"
 #include "lcm/commands.h"
 #include "lcm/expected.h"
 #include "lcm/lcm_core.h"
@@ -63,7 +64,7 @@ struct lcm_shell {
     lcm_actions unwanted;           /* while comparing */
     const pst_job_command *command; /* being stepped, for INTEND */
     pst_map traces;                 /* training id → pst_trace: what its reports are a part of */
-    char host[256];
+    char host[256], computer[LCM_COMPUTER_MAX];
     char *reporter, *worker_id;
     int64_t next_tick_us, next_heartbeat_us;
     int64_t fenced_us; /* monotonic: begin of the window in which these are counted */
@@ -304,7 +305,7 @@ static void on_command(void *arg, const pst_job_command *c, const pst_trace *of)
 }
 
 /* In the folder of its generation, where its supervisors wait for it. A generation that is not here, or not any more, needs none. */
-static bool on_members(void *arg, const char *training_id, int generation, const pst_members *members)
+static bool on_members(void *arg, const char *training_id, int generation, const pst_members *members, int tries)
 {
     lcm_shell *s = arg;
     pst_err err = {0};
@@ -313,6 +314,16 @@ static bool on_members(void *arg, const char *training_id, int generation, const
     if (lcm_rundirs_members(s->conf.state_dir, training_id, generation, members, &err) == 0)
         return true;
     pst_log_err("lcm", &err);
+    if (!tries) { /* once; the Trainer ends the gang when that lasts */
+        lcm_action x = {.type = PST_LCM_REPORT,
+                        .id = pst_process_id_of(training_id, generation, NULL),
+                        .report = PST_LCM_REPORT_REFUSED,
+                        .exit.time_us = pst_now_us()};
+        pst_rundir_nonce_read(s->conf.state_dir, training_id, generation, x.nonce);
+        snprintf(x.exit.reason, sizeof x.exit.reason, "node %s cannot write the list of the gang's members, and tries again: %.300s",
+                 s->conf.node->name, err.text);
+        push(&s->outbox, &x);
+    }
     return false;
 }
 
@@ -446,6 +457,8 @@ static void heartbeat(lcm_shell *s, const char *state)
     static const char *const names[] = {"jobs", "processes", "gpus_in_use"};
     pst_str_pair details[] = {[3] = {(char *)PST_SEAL_DETAIL, s->seal_id},
                               {(char *)PST_ADDRESS_DETAIL, (char *)s->conf.address},
+                              {(char *)PST_COMPUTER_DETAIL, s->computer},
+                              {(char *)PST_YIELDS_DETAIL, (char *)"yes"},
                               {(char *)PST_ISOLATION_DETAIL, (char *)pst_isolation_name(s->conf.floor)}};
     char *types[TYPES_MAX];
     size_t n_types = device_types(s->inventory, types);

@@ -4,7 +4,7 @@
  * them is counted in the array's state whenever one moves (jobs.c), in the same step and so in the same transaction: nothing is counted twice or forgotten.
  *
  * As in Slurm, a task that fails is no matter of the others. The array has ended when all tasks have: FAILED where one failed, else HALTED or TERMINATED where one was,
- * else COMPLETED; so whoever waits for the array (penstock.after) waits for all of them. What is asked of it reaches its tasks (control.c). */
+ * else COMPLETED, and that only with every task; so whoever waits for the array (penstock.after) waits for all of them. What is asked of it reaches its tasks (control.c). */
 #include "trainer/core_state.h"
 
 #include <stdlib.h>
@@ -150,6 +150,11 @@ static void conclude(tcore *c, trainer_job *j)
         c->counts.terminated++;
         end_as(c, j, PST_JOB_EVENT_TYPE_TERMINATED, PST_JOB_PUBLIC_STATE_TERMINATED, NULL,
                which(c, j, a->terminated, PST_JOB_PUBLIC_STATE_TERMINATED));
+    } else if (a->completed != a->tasks) { /* its indices cannot be read here: a state of another version, or a damaged one */
+        c->counts.failed++;
+        end_as(c, j, PST_JOB_EVENT_TYPE_FAILED, PST_JOB_PUBLIC_STATE_FAILED, "TASKS_MISSING",
+               pst_sprintf("%d of %d tasks are COMPLETED, and no others are to be had from its indices \"%.100s\"", a->completed, a->tasks,
+                           a->indices));
     } else {
         c->counts.completed++;
         end_as(c, j, PST_JOB_EVENT_TYPE_COMPLETED, PST_JOB_PUBLIC_STATE_COMPLETED, NULL,

@@ -253,7 +253,8 @@ static bool reaches(pst_job_action action, const pst_job_state *task)
         return !is_ended && (task->stop_action == PST_JOB_STOP_ACTION_NONE || task->stop_action == PST_JOB_STOP_ACTION_PREEMPT);
     case PST_JOB_ACTION_RESUME: return halted || task->state == PST_JOB_PUBLIC_STATE_FAILED;
     case PST_JOB_ACTION_TERMINATE: return !is_ended || halted;
-    case PST_JOB_ACTION_REPRIORITISE: return !is_ended;
+    case PST_JOB_ACTION_REPRIORITISE: /* as of a job: one that can be resumed comes back with it */
+        return !is_ended || halted || task->state == PST_JOB_PUBLIC_STATE_FAILED;
     default: return action == PST_JOB_ACTION_DELETE;
     }
 }

@@ -89,19 +89,21 @@ typedef struct trainer_job {
     bool unsaid;        /* queued, and the QUEUED event with the reason is still to come */
     bool dirty;         /* its state is to be published at the end of this step */
     bool charged;
-    size_t live_at; /* place in core->live + 1; 0 = not there */
-    /* By process; owned. Time of its last checkpoint report: an older or equal one is a repetition. NULL = none came. */
-    int64_t *checkpoint_us;
-    int64_t result_us;    /* the same for results that are no model */
-    int64_t checked_us;   /* when its node was last asked whether it has the generation */
-    int64_t ready_us;     /* when the last command of the present generation began, by its reporter's clock; 0 = not known */
-    int64_t done_us;      /* when the last one was done, likewise */
-    int64_t meet_us;      /* since when a gang waits for the addresses of some; 0 = it does not */
-    int64_t alone_us;     /* since when the others live on although the work is done; 0 = they do not */
-    bool wound_up;        /* … and were told to end */
-    pst_task_array tasks; /* of an array: read from its state when first asked for */
-    bool task_ended;      /* of an array: one has, in this step */
-    int64_t never_us;     /* queued, and since when its site is too small for it even when empty; 0 = it is not */
+    size_t live_at;        /* place in core->live + 1; 0 = not there */
+    int64_t *committed_us; /* by process, owned: when its last checkpoint was reported; an older one is a repetition. NULL = none */
+    int64_t result_us;     /* the same for results that are no model */
+    int64_t checked_us;    /* when its node was last asked whether it has the generation */
+    int64_t ready_us;      /* when the last command of the present generation began, by its reporter's clock; 0 = not known */
+    int64_t done_us;       /* when the last one was done, likewise */
+    int64_t meet_us;       /* since when a gang waits for the addresses of some; 0 = it does not */
+    int64_t list_us;       /* since when one of its processes says that it waits for the list of members, which is made; 0 = none does */
+    int64_t list_said_us;  /* … when it said so last */
+    size_t list_at;        /* … which */
+    int64_t alone_us;      /* since when the others live on although the work is done; 0 = they do not */
+    bool wound_up;         /* … and were told to end */
+    pst_task_array tasks;  /* of an array: read from its state when first asked for */
+    bool task_ended;       /* of an array: one has, in this step */
+    int64_t never_us;      /* queued, and since when its site is too small for it even when empty; 0 = it is not */
 } trainer_job;
 
 typedef struct trainer_early {
@@ -119,13 +121,14 @@ struct trainer_node {
     bool lost;           /* a person said so; until it reports again */
     bool proves;         /* it knows nonces */
     char *address;       /* by which processes on other nodes reach those on it; NULL = it takes no part of a gang */
-    char *host;          /* as it calls itself */
+    char *computer;      /* on whose loopback it is; NULL = not known, as where an older LCM says no more than localhost */
+    bool yields;         /* it knows pre-emption; an older one would not end a victim */
     bool opens;          /* it has the key that seals secrets */
     pst_isolation floor; /* the weakest that its operator allows */
     int64_t epoch, seen_us;
     trainer_needs capacity, used;
     const trainer_job *kept_for; /* during a pass: for whom room is kept here (queue.c) */
-    trainer_needs kept;          /* what others may not have: its needs, and what was put beside it since */
+    trainer_needs kept;          /* what others may not have: what it is to have here, and what was put beside that since */
     char *claim_id; /* the job for which others are being halted here (preempt.c); NULL = none. What becomes free is its alone */
     trainer_needs claimed;
     bool claim_stands; /* in the present pass */
@@ -137,9 +140,10 @@ struct trainer_lane {
     trainer_job **at;
     size_t n, cap, n_unsaid;
     /* of the present pass */
-    size_t next, looks;
+    size_t next, looks, passed;
     bool closed, blocked, no_gpus;
     double share;
+    size_t cursor; /* of the pass before: where it stopped passing over those that may not run (queue.c); 0 = it saw all */
 };
 
 struct trainer_site {
@@ -149,9 +153,10 @@ struct trainer_site {
     bool had_old;         /* an LCM without a node's id has reported, at some time */
     trainer_lane **lanes; /* in the order in which they came to be */
     size_t n_lanes;
-    size_t n_queue; /* in all lanes */
-    char *kept_id;  /* the job that room is kept for; NULL = none */
-    trainer_node *kept_node;
+    size_t n_queue;     /* in all lanes */
+    char *kept_id;      /* the job that room is kept for; NULL = none */
+    trainer_part *kept; /* where, and what on each of the nodes; owned */
+    size_t n_kept;
     int64_t kept_us; /* since when */
 };
 
@@ -211,7 +216,7 @@ void tcore_queue_defined(tcore *c, const char *name, const pst_queue_spec *spec)
 bool trainer_queue_check(const tcore *c, const pst_manifest *m, pst_complaints *of_manifest);
 /* More than the quota of the whole queue? The sentence (free()), or NULL. */
 char *trainer_queue_exceeds(const trainer_queue *q, const trainer_needs *needs);
-/* What the queue's rules say against starting it now, with the sentence (free()). */
+/* What the queue's rules say against starting it now; where ret_why is not NULL with the sentence (free()). */
 trainer_lack trainer_queue_lacking(const trainer_job *j, char **ret_why);
 int trainer_queue_running_of(const trainer_queue *q, const char *user);
 bool trainer_queue_is_over(const trainer_queue *q);         /* has more than its quota: that was lowered */
@@ -276,11 +281,15 @@ pst_isolation trainer_isolation_of(const pst_manifest *m);
 /* Is it weaker than every node of the site allows? The sentence (free()), or NULL. */
 char *trainer_site_forbids(const trainer_site *site, pst_isolation isolation);
 bool trainer_node_forbids(const trainer_node *n, pst_isolation isolation);
-char *trainer_node_closed(const tcore *c, const trainer_node *n); /* why it takes nothing at the moment (free()), or NULL */
+char *trainer_node_forbidding(const trainer_node *n, pst_isolation isolation); /* the sentence (free()) */
+char *trainer_node_closed(const tcore *c, const trainer_node *n);              /* why it takes nothing at the moment (free()), or NULL */
 /* More than any single node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
 char *trainer_one_node_never(const trainer_site *site, const trainer_gang *gang);
+bool trainer_node_is_open(const tcore *c, const trainer_node *n); /* nothing of that: it takes jobs */
 /* Could it run there now, were the node empty? */
 bool trainer_node_suits(const tcore *c, const trainer_node *n, const trainer_job *j);
+/* May it be one of several nodes for the job, whatever room it has? */
+bool trainer_node_takes_part(const tcore *c, const trainer_node *n, const trainer_job *j);
 /* By how much it is too full for that, in parts of its size; 0 = it has room. */
 double trainer_node_shortfall(const trainer_node *n, const trainer_needs *needs);
 /* What the job may not have of it: what is used, and room that is kept for another (queue.c), whichever is more. */
@@ -297,6 +306,8 @@ void tcore_claim_ends(trainer_site *s, const trainer_job *j);
 char *trainer_queue_never(const trainer_site *site, const trainer_gang *gang);
 /* A node for each of its processes, all of which have room now (free()), or NULL and why not (free()). */
 trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char **ret_why);
+/* On which nodes room is best kept for such a gang: where it would fit were they empty, those with most room now first (free()), or NULL. */
+trainer_part *trainer_spread_keep(const tcore *c, const trainer_job *j, size_t *ret_n);
 bool trainer_is_on(const trainer_job *j, const char *node);
 /* The names of the nodes of its generation, each once; *ret_n of them, at least 1. Names are borrowed; free() the array. */
 const char **trainer_job_nodes(const trainer_job *j, size_t *ret_n);

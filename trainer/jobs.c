@@ -47,7 +47,7 @@ void trainer_job_free(void *p)
     pst_task_array_done(&j->tasks);
     free(j->gang);
     free(j->parts);
-    free(j->checkpoint_us);
+    free(j->committed_us);
     free(j);
 }
 

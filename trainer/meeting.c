@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAY_AFTER_US = 2000000, LIMIT_US = 300000000 };
+enum { SAY_AFTER_US = 2000000, LIMIT_US = 300000000, COMPLAINT_US = 100000000 /* three times as long as between two of them */ };
 
 static bool has_address(const pst_job_process *p)
 {
@@ -79,6 +79,17 @@ static void say_members(tcore *c, trainer_job *j)
     free(nodes);
 }
 
+/* It says its address again, as supervisors do while they wait for the list (lcm/supervisor/gang.c). One report that was delivered twice is no complaint. */
+static void waits_for_list(const tcore *c, trainer_job *j, size_t at)
+{
+    if (!j->list_us) {
+        j->list_us = c->now_us;
+        j->list_at = at;
+    }
+    if (j->list_at == at)
+        j->list_said_us = c->now_us;
+}
+
 void tcore_reachable(tcore *c, trainer_job *j, const pst_process_report *r)
 {
     pst_job_process *p = NULL;
@@ -93,6 +104,8 @@ void tcore_reachable(tcore *c, trainer_job *j, const pst_process_report *r)
         return;
     }
     bool met = pst_job_is_spread(&j->s) && !missing(j, &first); /* the list was made, and stands */
+    if (met && p->state < PST_JOB_PROCESS_STATE_RUNNING)
+        waits_for_list(c, j, (size_t)(p - j->s.processes));
     if (met || pst_job_process_is_ended(p->state) ||
         (has_address(p) && !strcmp(p->address, address) && p->port == port && p->master_port == master_port &&
          p->other_port == other_port)) {
@@ -122,6 +135,32 @@ static void give_up_waiting(tcore *c, trainer_job *j, const pst_job_process *fir
     free(reason);
 }
 
+/* Every address is known, and one process says again and again that it has not got the list: the LCM of its node cannot write it, or does not follow the
+ * states. How long the others prepare themselves has no limit; this has. A node that is silent is another matter. */
+static void check_list(tcore *c, trainer_job *j)
+{
+    const pst_job_process *p = j->list_us && j->list_at < j->s.n_processes ? &j->s.processes[j->list_at] : NULL;
+    bool over =
+        !p || p->state >= PST_JOB_PROCESS_STATE_RUNNING || j->s.stop_action != PST_JOB_STOP_ACTION_NONE || trainer_job_is_failing(j);
+    const char *name = p ? pst_job_process_node(&j->s, p) : "";
+    if (over || c->now_us - j->list_said_us > COMPLAINT_US || !trainer_node_has_lease(c, tcore_node(c, j->s.site, name))) {
+        j->list_us = 0;
+        return;
+    }
+    if (j->list_us > c->now_us || c->unsettled)
+        j->list_us = j->list_said_us = c->now_us;
+    if (c->now_us - j->list_us < LIMIT_US)
+        return;
+    char span[32], *process = pst_strdup(p->name);
+    char *reason = pst_sprintf("%s on node %s has had no list of the gang's members for %s though every address is known: the log of that "
+                               "node's LCM says why",
+                               process, name, pst_span_text(LIMIT_US, span));
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state, &(trainer_say){.process = process, .reason_code = "S101", .reason = reason});
+    tcore_start_failing(c, j, process, "S101", reason);
+    free(process);
+    free(reason);
+}
+
 /* What it waited for is there: the remark is out of date. */
 static void say_met(tcore *c, trainer_job *j, size_t n)
 {
@@ -134,6 +173,7 @@ static void say_met(tcore *c, trainer_job *j, size_t n)
 void trainer_meeting_tick(tcore *c, trainer_job *j)
 {
     const pst_job_process *first;
+    check_list(c, j);
     size_t n = j->s.state <= PST_JOB_PUBLIC_STATE_DOWNLOADING ? missing(j, &first) : 0;
     if (!n || j->s.stop_action != PST_JOB_STOP_ACTION_NONE || trainer_job_is_failing(j)) {
         say_met(c, j, n);

@@ -27,6 +27,15 @@ static const char *node_name(const pst_worker_state *w)
     return w->worker_id && *w->worker_id ? w->worker_id : "lcm";
 }
 
+/* Whose loopback the node is on. An older LCM says its host's name only, and many are called localhost that are not one. */
+static const char *computer_of(const pst_worker_state *w)
+{
+    const char *id = pst_str_map_get(w->details, w->n_details, PST_COMPUTER_DETAIL), *host = w->host ? w->host : "";
+    if (id && *id)
+        return id;
+    return *host && strncmp(host, "localhost", 9) != 0 ? host : NULL;
+}
+
 void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
 {
     if (strcmp(w->kind, "lcm"))
@@ -45,7 +54,9 @@ void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
         n->floor = PST_ISOLATION_DEFAULT;
     const char *address = pst_str_map_get(w->details, w->n_details, PST_ADDRESS_DETAIL);
     tcore_set_text(&n->address, n->proves && address && pst_address_is_numeric(address) ? address : NULL);
-    tcore_set_text(&n->host, w->host ? w->host : "");
+    const char *yields = pst_str_map_get(w->details, w->n_details, PST_YIELDS_DETAIL);
+    n->yields = yields && !strcmp(yields, "yes");
+    tcore_set_text(&n->computer, computer_of(w));
     n->known = true;
     n->lost = !strcmp(w->state, "lost"); /* our own word, read again; its next heartbeat takes it back */
     n->accepting = !strcmp(w->state, "running");

@@ -102,6 +102,12 @@ char *trainer_one_node_never(const trainer_site *site, const trainer_gang *gang)
     return never;
 }
 
+char *trainer_node_forbidding(const trainer_node *n, pst_isolation isolation)
+{
+    return pst_sprintf("penstock.isolation: %s is weaker than the operator of node %s allows (%s)", pst_isolation_name(isolation), n->name,
+                       pst_isolation_name(n->floor));
+}
+
 /* An LCM of before nodes had ids follows every DEPLOY of its site, whomever it is for: beside it nobody else may be given anything. */
 static const trainer_node *takes_all(const tcore *c, const trainer_node *beside)
 {
@@ -133,6 +139,12 @@ char *trainer_node_closed(const tcore *c, const trainer_node *n)
     return NULL;
 }
 
+/* The same without the words: it is asked of each node for each job that waits. */
+bool trainer_node_is_open(const tcore *c, const trainer_node *n)
+{
+    return !n->lost && !n->stopped && trainer_node_has_lease(c, n) && n->accepting && !takes_all(c, n);
+}
+
 /* What the closed nodes of a site say: of the one heard last. */
 static char *site_closed(const tcore *c, const trainer_site *s)
 {
@@ -161,9 +173,13 @@ bool trainer_node_suits(const tcore *c, const trainer_node *n, const trainer_job
     const char *bound = bound_to(j);
     if (!n || !n->known || (*bound && strcmp(n->name, bound)) || trainer_node_forbids(n, j->isolation))
         return false;
-    char *closed = trainer_node_closed(c, n);
-    free(closed);
-    return !closed && j->needs.cpu <= n->capacity.cpu && j->needs.memory <= n->capacity.memory && j->needs.gpus <= n->capacity.gpus;
+    return trainer_node_is_open(c, n) && j->needs.cpu <= n->capacity.cpu && j->needs.memory <= n->capacity.memory &&
+           j->needs.gpus <= n->capacity.gpus;
+}
+
+bool trainer_node_takes_part(const tcore *c, const trainer_node *n, const trainer_job *j)
+{
+    return n->known && n->address && !trainer_node_forbids(n, j->isolation) && trainer_node_is_open(c, n);
 }
 
 static double lacking(int64_t needs, int64_t capacity, int64_t used)
@@ -214,25 +230,26 @@ static trainer_node *better(const trainer_job *j, trainer_node *best, trainer_no
  * closed. */
 trainer_node *trainer_site_place(const tcore *c, const trainer_job *j, char **ret_why, bool *ret_bound)
 {
-    const char *bound = bound_to(j);
+    const char *bound = bound_to(j), *binds = *j->gang->node ? "penstock.node asks for" : "its checkpoints lie on";
     trainer_node *best = NULL;
     size_t open = 0;
-    char *closed = NULL, *lacks = NULL;
+    char *closed = NULL, *lacks = NULL, *why;
     for (size_t i = 0; i < j->site->n_nodes; i++) {
         trainer_node *n = j->site->nodes[i];
         if (!n->known || (*bound && strcmp(n->name, bound)))
             continue;
-        char *why = trainer_node_closed(c, n);
-        if (why) {
-            if (*bound && !closed)
-                closed = pst_sprintf("%s node %s: %s", *j->gang->node ? "penstock.node asks for" : "its checkpoints lie on", bound, why);
+        if (!trainer_node_is_open(c, n)) {
+            why = *bound && !closed ? trainer_node_closed(c, n) : NULL;
+            if (why)
+                closed = pst_sprintf("%s node %s: %s", binds, bound, why);
             free(why);
             continue;
         }
         if (trainer_node_forbids(n, j->isolation)) {
-            if (!closed)
-                closed = pst_sprintf("penstock.isolation: %s is weaker than the operator of node %s allows (%s)",
-                                     pst_isolation_name(j->isolation), n->name, pst_isolation_name(n->floor));
+            why = closed ? NULL : trainer_node_forbidding(n, j->isolation);
+            if (why)
+                closed = *bound ? pst_sprintf("%s node %s: %s", binds, bound, why) : pst_strdup(why);
+            free(why);
             continue;
         }
         open++;

@@ -33,6 +33,7 @@ void trainer_site_free(void *site)
     }
     free(s->lanes);
     free(s->kept_id);
+    free(s->kept);
     free(s->name);
     free(s->nodes);
     free(s);
@@ -66,7 +67,7 @@ void trainer_node_free(void *node)
     free(n->name);
     free(n->address);
     free(n->claim_id);
-    free(n->host);
+    free(n->computer);
     free(n);
 }
 

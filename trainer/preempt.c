@@ -50,7 +50,17 @@ static bool is_heard(const tcore *c, const trainer_job *x)
     return true;
 }
 
-static claim *find_claims(const tcore *c, const trainer_job *j, size_t *ret_n)
+/* An LCM that does not know pre-emption finds no reason in the job's state to follow the HALT, and refuses it: the claim would stand for ever. */
+static bool would_yield(const trainer_job *x)
+{
+    for (size_t i = 0; i < x->n_parts; i++)
+        if (!x->parts[i].node->yields)
+            return false;
+    return true;
+}
+
+/* *ret_older: a node whose LCM is too old for it, though its jobs might be moved; NULL = none. */
+static claim *find_claims(const tcore *c, const trainer_job *j, size_t *ret_n, const trainer_node **ret_older)
 {
     claim *all = NULL;
     size_t n = 0, cap = 0;
@@ -61,6 +71,10 @@ static claim *find_claims(const tcore *c, const trainer_job *j, size_t *ret_n)
         bool going = x->s.stop_action != PST_JOB_STOP_ACTION_NONE || trainer_job_is_failing(x);
         if (!is_heard(c, x) || (!going && !may_take(j, x)))
             continue;
+        if (!going && !would_yield(x)) {
+            *ret_older = x->node;
+            continue;
+        }
         for (size_t k = 0; k < x->n_parts; k++) {
             all = pst_array_room(all, n, &cap, sizeof *all);
             all[n++] = (claim){x, &x->parts[k], going, trainer_queue_is_over(x->queue)};
@@ -162,7 +176,8 @@ char *tcore_preempt(tcore *c, const trainer_job *j)
     int fewest = -1;
     if (!j->queue->preempts || c->unsettled)
         return NULL;
-    claim *all = find_claims(c, j, &n);
+    const trainer_node *older = NULL;
+    claim *all = find_claims(c, j, &n, &older);
     for (size_t from = 0, to; from < n; from = to) {
         size_t going = 0;
         for (to = from + 1; to < n && all[to].part->node == all[from].part->node; to++)
@@ -175,6 +190,8 @@ char *tcore_preempt(tcore *c, const trainer_job *j)
         }
     }
     char *text = NULL;
+    if (fewest < 0 && older)
+        text = pst_sprintf("the LCM of node %s is of a version that does not know pre-emption: its jobs are not moved", older->name);
     if (fewest >= 0) {
         const char *node = all[best].part->node->name;
         claim_node(all[best].part->node, j);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900, CLOCK_DIFFERS_US = 10000000 };
-enum { LOOKS_MAX = 100 /* of one lane behind one that does not fit */, FAILED_KEPT = 8 };
+enum { LOOKS_MAX = 100 /* of one lane behind one that does not fit */, PASSED_MAX = 2000, FAILED_KEPT = 8 };
 
 /* ---- running it -------------------------------------------------------------------------------------------------------------- */
 
@@ -70,9 +70,9 @@ static void deploy(tcore *c, trainer_job *j, const trainer_node *node, trainer_n
     if (nodes)
         spread_processes(j, nodes);
     tcore_charge(c, j);
-    free(j->checkpoint_us);
-    j->checkpoint_us = NULL;
-    j->result_us = j->ready_us = j->done_us = j->alone_us = j->meet_us = 0;
+    free(j->committed_us);
+    j->committed_us = NULL;
+    j->result_us = j->ready_us = j->done_us = j->alone_us = j->meet_us = j->list_us = 0;
     j->wound_up = false;
     j->s.generation++;
     j->s.has_started_at = false;
@@ -131,9 +131,11 @@ static bool is_wide(const trainer_job *j)
 
 /* Where it may go now (*ret_nodes: over several, free()); else why it waits. What nodes said before we came is read first: of one that has stopped the word before its last would be
  * taken for its last, and what was given to it would wait for it. */
-static const trainer_node *find_place(tcore *c, trainer_job *j, trainer_node ***ret_nodes, char **ret_reason, bool *ret_bound)
+static const trainer_node *find_place(tcore *c, trainer_job *j, trainer_node ***ret_nodes, char **ret_reason, bool *ret_bound,
+                                      bool *ret_wide)
 {
-    if (!c->nodes_unread && !is_wide(j))
+    *ret_wide = is_wide(j);
+    if (!c->nodes_unread && !*ret_wide)
         return trainer_site_place(c, j, ret_reason, ret_bound);
     if (!c->nodes_unread) {
         *ret_nodes = trainer_spread_place(c, j, ret_reason);
@@ -154,10 +156,11 @@ static bool is_not_admitted(trainer_job *j)
 
 /* ---- room that is kept ------------------------------------------------------------------------------------------------------------- */
 
-/* The first job in turn that does not fit gets room kept for it on one node: else narrow jobs would take what becomes free, one by one, for ever.
- * Whoever comes behind it in turn may run beside it where that leaves it its room even when all is gone that ran before (back-filling): what was put
- * there since counts against it. Turns do not starve it: who goes before it has more use by that, and falls behind. */
-static trainer_node *node_to_keep(const tcore *c, const trainer_job *j)
+/* The first job in turn that does not fit gets room kept for it, on one node or, as a gang that no node holds, on several: else narrow jobs would take what
+ * becomes free, one by one, for ever. Whoever comes behind it in turn may run beside it where that leaves it its room even when all is gone that ran
+ * before (back-filling): what was put there since counts against it. Turns do not starve it: who goes before it has more use by that, and falls
+ * behind. One for which no room can be kept at all (its node is silent, or does not exist) leaves that to the next. */
+static trainer_part *node_to_keep(const tcore *c, const trainer_job *j, size_t *ret_n)
 {
     trainer_node *best = NULL;
     double least = 0;
@@ -171,50 +174,81 @@ static trainer_node *node_to_keep(const tcore *c, const trainer_job *j)
             least = lacks;
         }
     }
-    return best;
+    trainer_part *part = best ? pst_alloc(sizeof *part) : NULL;
+    if (part)
+        *part = (trainer_part){best, j->needs};
+    *ret_n = best != NULL;
+    return part;
 }
 
-static void keep_on(const tcore *c, trainer_site *s, trainer_node *n, const trainer_job *j)
+/* What a job has there is beside the room that is kept. */
+static void count_beside(const trainer_job *x)
 {
-    n->kept_for = j;
-    n->kept = j->needs;
-    for (size_t i = 0; i < c->n_live; i++) {
-        const trainer_job *x = c->live[i];
-        for (size_t k = 0; x->charged_us >= s->kept_us && k < x->n_parts; k++) {
-            const trainer_needs *part = &x->parts[k].needs;
-            if (x->parts[k].node != n)
-                continue;
-            n->kept.cpu += part->cpu;
-            n->kept.memory += part->memory;
-            n->kept.gpus += part->gpus;
-        }
+    for (size_t k = 0; k < x->n_parts; k++) {
+        trainer_node *n = x->parts[k].node;
+        if (!n->kept_for)
+            continue;
+        n->kept.cpu += x->parts[k].needs.cpu;
+        n->kept.memory += x->parts[k].needs.memory;
+        n->kept.gpus += x->parts[k].needs.gpus;
     }
+}
+
+static void keep_on(const tcore *c, trainer_site *s, const trainer_job *j)
+{
+    for (size_t i = 0; i < s->n_kept; i++) {
+        s->kept[i].node->kept_for = j;
+        s->kept[i].node->kept = s->kept[i].needs;
+    }
+    for (size_t i = 0; i < c->n_live; i++)
+        if (c->live[i]->charged_us >= s->kept_us)
+            count_beside(c->live[i]);
+}
+
+/* Only a pass goes by it. */
+static void keep_off(trainer_site *s)
+{
+    for (size_t i = 0; i < s->n_kept; i++)
+        s->kept[i].node->kept_for = NULL;
 }
 
 static void keep_nothing(trainer_site *s)
 {
-    if (s->kept_node)
-        s->kept_node->kept_for = NULL;
+    keep_off(s);
     free(s->kept_id);
+    free(s->kept);
     s->kept_id = NULL;
-    s->kept_node = NULL;
+    s->kept = NULL;
+    s->n_kept = 0;
 }
 
-/* The same as in the pass before: what was put beside it since then counts. */
-static void keep_for(const tcore *c, trainer_site *s, const trainer_job *j)
+/* Is what was kept in the pass before for this job still right? A gang's nodes need not each hold all of it. */
+static bool keeps_still(const tcore *c, const trainer_site *s, const trainer_job *j, bool wide)
 {
-    if (s->kept_id && !strcmp(s->kept_id, j->s.training_id) && trainer_node_suits(c, s->kept_node, j)) {
-        keep_on(c, s, s->kept_node, j);
-        return;
+    if (!s->kept_id || strcmp(s->kept_id, j->s.training_id) != 0 || wide != (s->n_kept > 1))
+        return false;
+    for (size_t i = 0; i < s->n_kept; i++)
+        if (wide ? !trainer_node_takes_part(c, s->kept[i].node, j) : !trainer_node_suits(c, s->kept[i].node, j))
+            return false;
+    return true;
+}
+
+/* True when room is kept for it. The same as in the pass before where that is possible: what was put beside it since then counts. */
+static bool keep_for(const tcore *c, trainer_site *s, const trainer_job *j, bool wide)
+{
+    if (!keeps_still(c, s, j, wide)) {
+        size_t n;
+        trainer_part *parts = wide ? trainer_spread_keep(c, j, &n) : node_to_keep(c, j, &n);
+        if (!parts)
+            return false;
+        keep_nothing(s);
+        s->kept_id = pst_strdup(j->s.training_id);
+        s->kept = parts;
+        s->n_kept = n;
+        s->kept_us = c->now_us;
     }
-    keep_nothing(s);
-    trainer_node *n = node_to_keep(c, j);
-    if (!n)
-        return;
-    s->kept_id = pst_strdup(j->s.training_id);
-    s->kept_node = n;
-    s->kept_us = c->now_us;
-    keep_on(c, s, n, j);
+    keep_on(c, s, j);
+    return true;
 }
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------------------------ */
@@ -246,6 +280,20 @@ static void note_failed(trainer_pass *p, const trainer_job *j)
     p->failed[at].isolation = j->isolation;
 }
 
+/* It may not run, and others may: the lane goes on to the next. A queue may have 100,000 of one user's jobs that have to wait, so a pass goes over a
+ * number of them at the front, and over as many from where the one before stopped: each is seen in time, and no pass is long. */
+static void pass_over(trainer_lane *l)
+{
+    l->next++;
+    l->passed++;
+    if (l->passed == PASSED_MAX && l->next < l->cursor)
+        l->next = l->cursor;
+    if (l->passed < 2 * PASSED_MAX)
+        return;
+    l->cursor = l->next;
+    l->closed = true;
+}
+
 /* The site is too small for it even when empty: true. An LCM may have come back with less than it had. */
 static bool is_too_large(tcore *c, trainer_site *s, trainer_job *j)
 {
@@ -262,7 +310,7 @@ static bool is_too_large(tcore *c, trainer_site *s, trainer_job *j)
         char *text = pst_sprintf("%s; it waits for the site to grow, and fails when that has lasted %d minutes", never, NEVER_S / 60);
         say_queued(c, j, text);
         free(text);
-        j->lane->next++;
+        pass_over(j->lane);
     }
     free(never);
     return true;
@@ -272,8 +320,8 @@ static bool waits_for_retry(tcore *c, trainer_job *j)
 {
     if (ready_at(c, j) <= c->now_us)
         return false;
-    char *text = pst_sprintf("it is tried again after a pause: %s", j->s.reason ? j->s.reason : "");
-    if (j->unsaid)
+    char *text = j->unsaid ? pst_sprintf("it is tried again after a pause: %s", j->s.reason ? j->s.reason : "") : NULL;
+    if (text)
         say_queued(c, j, text);
     free(text);
     return true;
@@ -283,7 +331,6 @@ static bool waits_for_retry(tcore *c, trainer_job *j)
 static bool is_over_alone(tcore *c, trainer_job *j)
 {
     const trainer_queue *q = j->queue;
-    trainer_lane *l = j->lane;
     bool over = (q->has_cpu && j->needs.cpu > q->quota.cpu) || (q->has_memory && j->needs.memory > q->quota.memory) ||
                 (q->has_gpus && j->needs.gpus > q->quota.gpus);
     if (!q->known || !over)
@@ -292,7 +339,7 @@ static bool is_over_alone(tcore *c, trainer_job *j)
     if (why)
         say_queued(c, j, why);
     free(why);
-    l->next++;
+    pass_over(j->lane);
     return true;
 }
 
@@ -310,7 +357,7 @@ static bool waits_for_its_array(tcore *c, trainer_job *j)
         say_queued(c, j, why);
         free(why);
     }
-    j->lane->next++;
+    pass_over(j->lane);
     return true;
 }
 
@@ -318,27 +365,31 @@ static bool waits_for_its_array(tcore *c, trainer_job *j)
 static bool is_forbidden(tcore *c, trainer_job *j)
 {
     trainer_lane *l = j->lane;
+    bool behind_others = l->no_gpus && j->needs.gpus; /* whose sentence is said for all */
+    trainer_lack lack = behind_others ? TRAINER_LACKS_GPU_QUOTA : trainer_queue_lacking(j, NULL);
+    if (lack == TRAINER_LACKS_NOTHING)
+        return false;
     char *why = NULL;
-    trainer_lack lack = l->no_gpus && j->needs.gpus ? TRAINER_LACKS_GPU_QUOTA : trainer_queue_lacking(j, &why);
-    if (why && (j->unsaid || !l->next || lack == TRAINER_LACKS_QUOTA))
+    if (!behind_others && (j->unsaid || !l->next || lack == TRAINER_LACKS_QUOTA))
+        trainer_queue_lacking(j, &why);
+    if (why)
         say_queued(c, j, why);
     free(why);
     l->closed |= lack == TRAINER_LACKS_QUOTA;
     l->no_gpus |= lack == TRAINER_LACKS_GPU_QUOTA;
-    l->next += lack != TRAINER_LACKS_NOTHING;
-    return lack != TRAINER_LACKS_NOTHING;
+    pass_over(l);
+    return true;
 }
 
 /* It finds no node. The first of its lane says why; behind it narrower ones are looked for. One that must go where its checkpoints lie holds up nobody. */
-static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *reason, bool bound)
+static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *reason, bool bound, bool wide)
 {
     trainer_site *s = p->site;
     trainer_lane *l = j->lane;
     if (!bound)
         note_failed(p, j);
     if (!c->nodes_unread && !p->keeps)
-        keep_for(c, s, j);
-    p->keeps = true;
+        p->keeps = keep_for(c, s, j, wide);
     char *coming = c->nodes_unread || l->blocked ? NULL : tcore_preempt(c, j);
     char *both = coming ? pst_sprintf("%s; %s", reason, coming) : NULL;
     if (bound || !l->blocked)
@@ -346,7 +397,6 @@ static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *
     free(both);
     free(coming);
     l->blocked |= !bound;
-    l->closed |= !bound && is_wide(j); /* no room is kept on several nodes: nothing narrower of its queue goes before it */
     l->closed |= c->nodes_unread || ++l->looks >= LOOKS_MAX;
     l->next++;
 }
@@ -356,9 +406,9 @@ static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
 {
     trainer_job *j = l->at[l->next];
     char *reason = NULL;
-    bool bound = false;
+    bool bound = false, wide = false;
     if (is_not_admitted(j) || waits_for_retry(c, j)) { /* a server of its own, or a fault of its own, is no reason for others to wait */
-        l->next++;
+        pass_over(l);
         return;
     }
     if (l->blocked && has_failed(p, j)) {
@@ -369,15 +419,14 @@ static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
     if (is_too_large(c, p->site, j) || waits_for_its_array(c, j) || is_over_alone(c, j) || is_forbidden(c, j))
         return;
     trainer_node **nodes = NULL;
-    const trainer_node *node = find_place(c, j, &nodes, &reason, &bound);
+    const trainer_node *node = find_place(c, j, &nodes, &reason, &bound, &wide);
     if (node) {
         deploy(c, j, node, nodes);
-        const trainer_node *kept = p->site->kept_node;
-        if (kept && kept->kept_for) /* it may stand beside the room that is kept */
-            keep_on(c, p->site, p->site->kept_node, kept->kept_for);
+        if (p->keeps) /* it may stand beside the room that is kept */
+            count_beside(j);
         l->share = tcore_queue_share(c, l->queue);
     } else {
-        does_not_fit(c, p, j, reason, bound);
+        does_not_fit(c, p, j, reason, bound, wide);
     }
     free(nodes);
     free(reason);
@@ -400,7 +449,10 @@ static trainer_lane *next_lane(const trainer_site *s)
     trainer_lane *best = NULL;
     for (size_t i = 0; i < s->n_lanes; i++) {
         trainer_lane *l = s->lanes[i];
-        l->closed |= l->next >= l->n || l->at[l->next]->barred;
+        bool over = l->next >= l->n || l->at[l->next]->barred;
+        if (over && !l->closed)
+            l->cursor = 0;
+        l->closed |= over;
         if (!l->closed && (!best || goes_first(l, best)))
             best = l;
     }
@@ -423,7 +475,7 @@ static void run_site(tcore *c, trainer_site *s)
     trainer_lane *l;
     for (size_t i = 0; i < s->n_lanes; i++) {
         l = s->lanes[i];
-        l->next = l->looks = 0;
+        l->next = l->looks = l->passed = 0;
         l->closed = l->blocked = l->no_gpus = false;
         l->share = tcore_queue_share(c, l->queue);
     }
@@ -435,8 +487,7 @@ static void run_site(tcore *c, trainer_site *s)
         keep_nothing(s);
     for (size_t i = 0; i < s->n_lanes; i++)
         say_the_rest(c, s, s->lanes[i]);
-    if (s->kept_node)
-        s->kept_node->kept_for = NULL; /* only a pass goes by it */
+    keep_off(s);
 }
 
 void trainer_queue_run(tcore *c)

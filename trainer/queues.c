@@ -134,30 +134,33 @@ static void lack(pst_buf *b, const char *name, const char *thing, double used, d
     pst_buf_printf(b, " %.6g of its quota of %.6g%s %s in use and the job needs %.6g", used, quota, unit, thing, needs);
 }
 
-/* By how much the job is too many for what the quota has left; used: of the queue, or nothing. */
-static char *over_quota(const trainer_queue *q, const trainer_needs *used, const trainer_needs *needs, trainer_lack *ret_lack)
+/* By how much the job is too many for what the quota has left; used: of the queue, or nothing. ret_why NULL: the sentence is not wanted, which is most
+ * of what there is to do here. */
+static trainer_lack over_quota(const trainer_queue *q, const trainer_needs *used, const trainer_needs *needs, char **ret_why)
 {
     const double gib = (double)((int64_t)1 << 30);
     pst_buf b = {0};
     bool cpu = q->has_cpu && needs->cpu && used->cpu + needs->cpu > q->quota.cpu;
     bool memory = q->has_memory && needs->memory && used->memory + needs->memory > q->quota.memory;
     bool gpus = q->has_gpus && needs->gpus && used->gpus + needs->gpus > q->quota.gpus;
-    if (cpu)
+    if (cpu && ret_why)
         lack(&b, q->name, "CPUs", (double)used->cpu / PST_CPU_UNIT, (double)q->quota.cpu / PST_CPU_UNIT, (double)needs->cpu / PST_CPU_UNIT,
              "");
-    if (memory)
+    if (memory && ret_why)
         lack(&b, q->name, "of memory", (double)used->memory / gib, (double)q->quota.memory / gib, (double)needs->memory / gib, " GiB");
-    if (gpus)
+    if (gpus && ret_why)
         lack(&b, q->name, "GPUs", (double)used->gpus, (double)q->quota.gpus, (double)needs->gpus, "");
-    *ret_lack = cpu || memory ? TRAINER_LACKS_QUOTA : gpus ? TRAINER_LACKS_GPU_QUOTA : TRAINER_LACKS_NOTHING;
-    return b.len ? pst_buf_steal(&b) : NULL;
+    if (ret_why)
+        *ret_why = b.len ? pst_buf_steal(&b) : NULL;
+    return cpu || memory ? TRAINER_LACKS_QUOTA : gpus ? TRAINER_LACKS_GPU_QUOTA : TRAINER_LACKS_NOTHING;
 }
 
 char *trainer_queue_exceeds(const trainer_queue *q, const trainer_needs *needs)
 {
     static const trainer_needs nothing = {0};
-    trainer_lack unused;
-    char *over = q ? over_quota(q, &nothing, needs, &unused) : NULL;
+    char *over = NULL;
+    if (q)
+        over_quota(q, &nothing, needs, &over);
     char *text = over ? pst_sprintf("its queue can never run it, even when nothing else of it runs: %s", over) : NULL;
     free(over);
     return text;
@@ -171,20 +174,22 @@ int trainer_queue_running_of(const trainer_queue *q, const char *user)
 trainer_lack trainer_queue_lacking(const trainer_job *j, char **ret_why)
 {
     const trainer_queue *q = j->queue;
-    trainer_lack lack = TRAINER_LACKS_NOTHING;
-    *ret_why = NULL;
+    if (ret_why)
+        *ret_why = NULL;
     if (!q->known) {
-        *ret_why = pst_sprintf("queue %s was deleted; `penstock queues apply` brings it back", q->name);
+        if (ret_why)
+            *ret_why = pst_sprintf("queue %s was deleted; `penstock queues apply` brings it back", q->name);
         return TRAINER_LACKS_QUOTA;
     }
-    *ret_why = over_quota(q, &q->used, &j->needs, &lack);
-    if (*ret_why)
+    trainer_lack lack = over_quota(q, &q->used, &j->needs, ret_why);
+    if (lack != TRAINER_LACKS_NOTHING)
         return lack;
     int running = q->per_user >= 0 ? trainer_queue_running_of(q, j->s.user) : 0;
     if (q->per_user < 0 || running < q->per_user)
         return TRAINER_LACKS_NOTHING;
-    *ret_why = pst_sprintf("queue %s lets %d job%s of one user run at a time, and %d of user %.100s %s running", q->name, q->per_user,
-                           q->per_user == 1 ? "" : "s", running, j->s.user, running == 1 ? "is" : "are");
+    if (ret_why)
+        *ret_why = pst_sprintf("queue %s lets %d job%s of one user run at a time, and %d of user %.100s %s running", q->name, q->per_user,
+                               q->per_user == 1 ? "" : "s", running, j->s.user, running == 1 ? "is" : "are");
     return TRAINER_LACKS_USER;
 }
 

@@ -227,19 +227,38 @@ static void result_stored(tcore *c, trainer_job *j, const pst_process_report *r)
     free(reason);
 }
 
-static void checkpoint(tcore *c, trainer_job *j, const pst_process_report *r)
+/* Of which process is it? n_processes = of none in particular. */
+static size_t process_at(const trainer_job *j, const pst_process_report *r)
 {
-    size_t at = 0; /* the clocks and the pace of two processes have nothing to do with each other */
+    size_t at = 0;
     while (at < j->s.n_processes && !(r->process && !strcmp(r->process, j->s.processes[at].name)))
         at++;
-    if (!j->checkpoint_us)
-        j->checkpoint_us = pst_alloc((j->s.n_processes + 1) * sizeof *j->checkpoint_us);
-    if (r->time <= j->checkpoint_us[at]) {
+    return at;
+}
+
+/* Is that node the one of a process that stands before this one? */
+static bool is_of_an_earlier(const trainer_job *j, size_t at, const char *node)
+{
+    for (size_t i = 0; i < at && i < j->s.n_processes; i++)
+        if (!strcmp(pst_job_process_node(&j->s, &j->s.processes[i]), node))
+            return true;
+    return false;
+}
+
+/* Of a gang over several nodes the first process that has checkpoints says where the gang's lie, not whoever spoke last: that would be told by the clocks
+ * and the pace of different computers. Where the others' lie is known all the same: each goes back to where it was (spread.c). */
+static void checkpoint(tcore *c, trainer_job *j, const pst_process_report *r)
+{
+    size_t at = process_at(j, r);
+    if (!j->committed_us)
+        j->committed_us = pst_alloc((j->s.n_processes + 1) * sizeof *j->committed_us);
+    if (r->time <= j->committed_us[at]) {
         c->counts.reports_repeated++;
         return;
     }
-    j->checkpoint_us[at] = r->time;
-    tcore_set_text(&j->s.checkpoint_node, r->node && *r->node ? r->node : j->s.node);
+    j->committed_us[at] = r->time;
+    if (!pst_job_is_spread(&j->s) || !is_of_an_earlier(j, at, j->s.checkpoint_node))
+        tcore_set_text(&j->s.checkpoint_node, r->node && *r->node ? r->node : j->s.node);
     pst_complaints details = {0};
     for (size_t i = 0; i < r->n_details; i++)
         pst_complain(&details, r->details[i].key, 0, "%s", r->details[i].value);
@@ -298,6 +317,10 @@ void tcore_report(tcore *c, const pst_process_report *r)
     }
     /* A model registered a moment after the process ended still belongs to the job. */
     bool late_result = r->type == PST_REPORT_TYPE_RESULT_STORED && j->s.state == PST_JOB_PUBLIC_STATE_COMPLETED;
+    if (j->s.array) { /* it runs nothing itself: no generation of it was ever given to a node */
+        c->counts.reports_unknown++;
+        return;
+    }
     if (r->generation != j->s.generation || !(pst_job_state_is_live(j->s.state) || late_result)) {
         c->counts.reports_stale++;
         return;

@@ -86,7 +86,8 @@ char *trainer_nodes_text(const trainer_job *j)
 typedef struct room {
     trainer_node *node;
     trainer_needs free;
-    int first; /* how many processes of the first role it holds */
+    int now;   /* where room is kept: how many processes of the first role find room now */
+    int first; /* how many it holds */
     int was;   /* 2: the job's checkpoints lie there; 1: it ran there before */
 } room;
 
@@ -115,7 +116,24 @@ static int compare(const void *a, const void *b)
     const room *x = a, *y = b;
     if (x->was != y->was)
         return y->was - x->was;
+    if (x->now != y->now)
+        return y->now - x->now;
     return x->first != y->first ? y->first - x->first : strcmp(x->node->name, y->node->name);
+}
+
+static void take(room *r, const trainer_needs *each, int n)
+{
+    r->free.cpu -= n * each->cpu;
+    r->free.memory -= n * each->memory;
+    r->free.gpus -= n * each->gpus;
+}
+
+static room *room_of(room *at, size_t n, const char *node)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(at[i].node->name, node))
+            return &at[i];
+    return NULL;
 }
 
 /* Every process of the gang in order, or NULL; *ret_placed: how many found room. */
@@ -135,9 +153,7 @@ static trainer_node **fill(const trainer_gang *g, rooms *r, int *ret_placed)
         for (size_t k = 0; k < r->n && left; k++) {
             int fits = holds(&r->at[k].free, each);
             int n = fits < left ? fits : left;
-            r->at[k].free.cpu -= n * each->cpu;
-            r->at[k].free.memory -= n * each->memory;
-            r->at[k].free.gpus -= n * each->gpus;
+            take(&r->at[k], each, n);
             left -= n;
             while (n--)
                 to[at++] = r->at[k].node;
@@ -155,19 +171,19 @@ static trainer_node **fill(const trainer_gang *g, rooms *r, int *ret_placed)
     return to;
 }
 
-/* A loopback address is one on its own computer only; host NULL: those that have another are asked for. */
-static bool is_in(const trainer_node *n, const char *host)
+/* A loopback address is one on its own computer only; computer NULL: those that have another are asked for. */
+static bool is_in(const trainer_node *n, const char *computer)
 {
-    return host ? !strcmp(n->host, host) : !pst_address_is_loopback(n->address);
+    return computer ? n->computer && !strcmp(n->computer, computer) : !pst_address_is_loopback(n->address);
 }
 
 /* On those of a set; keeps in *ret_placed and *ret_nodes what the best of the sets could take. */
-static trainer_node **try_set(const trainer_gang *g, const rooms *all, const char *host, int *ret_placed, size_t *ret_nodes)
+static trainer_node **try_set(const trainer_gang *g, const rooms *all, const char *computer, int *ret_placed, size_t *ret_nodes)
 {
     rooms r = {.at = pst_alloc((all->n + 1) * sizeof *r.at)};
     int placed = 0;
     for (size_t i = 0; i < all->n; i++)
-        if (is_in(all->at[i].node, host))
+        if (is_in(all->at[i].node, computer))
             r.at[r.n++] = all->at[i];
     trainer_node **to = fill(g, &r, &placed);
     if (to && all->first && to[0] != all->first) {
@@ -189,14 +205,26 @@ static trainer_node **try_sets(const trainer_gang *g, const rooms *all, int *ret
     *ret_nodes = 0;
     trainer_node **to = try_set(g, all, NULL, ret_placed, ret_nodes);
     for (size_t i = 0; i < all->n && !to; i++) {
-        const char *host = all->at[i].node->host;
-        bool seen = !pst_address_is_loopback(all->at[i].node->address);
+        const char *computer = all->at[i].node->computer;
+        bool seen = !computer || !pst_address_is_loopback(all->at[i].node->address);
         for (size_t k = 0; k < i && !seen; k++)
-            seen = pst_address_is_loopback(all->at[k].node->address) && !strcmp(all->at[k].node->host, host);
+            seen = pst_address_is_loopback(all->at[k].node->address) && all->at[k].node->computer &&
+                   !strcmp(all->at[k].node->computer, computer);
         if (!seen)
-            to = try_set(g, all, host, ret_placed, ret_nodes);
+            to = try_set(g, all, computer, ret_placed, ret_nodes);
     }
     return to;
+}
+
+/* Do they all reach each other? */
+static bool reach_each_other(trainer_node *const *to, int n)
+{
+    bool network = true, here = to[0]->computer;
+    for (int i = 0; i < n; i++) {
+        network = network && is_in(to[i], NULL);
+        here = here && is_in(to[i], to[0]->computer);
+    }
+    return network || here;
 }
 
 static int processes_of(const trainer_gang *g)
@@ -281,35 +309,73 @@ static const trainer_node *keeper(const trainer_job *j)
     return NULL;
 }
 
+/* Each process where it was, since each has its own checkpoints there: all of them find room, or NULL. */
+static trainer_node **as_before(const trainer_job *j, const rooms *all)
+{
+    const trainer_gang *g = j->gang;
+    int n = processes_of(g), at = 0;
+    if (!j->s.generation || !pst_job_is_spread(&j->s) || j->s.n_processes != (size_t)n)
+        return NULL;
+    room *rooms_left = pst_alloc((all->n + 1) * sizeof *rooms_left);
+    trainer_node **to = pst_alloc(((size_t)n + 1) * sizeof *to);
+    bool fits = true;
+    memcpy(rooms_left, all->at, all->n * sizeof *rooms_left);
+    for (size_t i = 0; i < g->n && fits; i++)
+        for (int k = 0; k < g->roles[i].count && fits; k++) {
+            room *r = room_of(rooms_left, all->n, j->s.processes[at].node);
+            fits = r && holds(&r->free, &g->roles[i].each);
+            if (fits)
+                take(r, &g->roles[i].each, 1);
+            to[at++] = fits ? r->node : NULL;
+        }
+    free(rooms_left);
+    if (fits && reach_each_other(to, n))
+        return to;
+    free(to);
+    return NULL;
+}
+
+/* Why the node that keeps its checkpoints cannot have any of it now (free()), or NULL. Elsewhere it would begin anew. */
+static char *keeper_shut(const tcore *c, const trainer_job *j, const trainer_node *n)
+{
+    char *why = trainer_node_closed(c, n), *text;
+    if (!why && !n->address)
+        why = pst_sprintf("the LCM of node %s says no address: it is of an older version, and takes no part of a gang", n->name);
+    if (!why && trainer_node_forbids(n, j->isolation))
+        why = trainer_node_forbidding(n, j->isolation);
+    text = why ? pst_sprintf("its checkpoints lie on node %s: %s", n->name, why) : NULL;
+    free(why);
+    return text;
+}
+
+/* What its nodes have free for it; why one that takes part in gangs is shut, in *ret_closed (free()). */
+static void find_rooms(const tcore *c, const trainer_job *j, rooms *all, char **ret_closed)
+{
+    for (size_t i = 0; i < j->site->n_nodes; i++) {
+        trainer_node *n = j->site->nodes[i];
+        if (trainer_node_takes_part(c, n, j)) {
+            trainer_needs taken = trainer_node_taken(n, j);
+            add_room(all, n,
+                     (trainer_needs){n->capacity.cpu - taken.cpu, n->capacity.memory - taken.memory, n->capacity.gpus - taken.gpus});
+            all->at[all->n - 1].was = was_there(j, n);
+        } else if (n->known && n->address && !*ret_closed) {
+            *ret_closed = trainer_node_closed(c, n);
+        }
+    }
+}
+
 trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char **ret_why)
 {
     rooms all = {.first = keeper(j)};
     char *closed = NULL;
     int placed;
     size_t nodes;
-    for (size_t i = 0; i < j->site->n_nodes; i++) {
-        trainer_node *n = j->site->nodes[i];
-        if (!n->known || !n->address || trainer_node_forbids(n, j->isolation))
-            continue;
-        char *why = trainer_node_closed(c, n);
-        if (!why) {
-            trainer_needs taken = trainer_node_taken(n, j);
-            trainer_needs room_there = {n->capacity.cpu - taken.cpu, n->capacity.memory - taken.memory, n->capacity.gpus - taken.gpus};
-            add_room(&all, n, room_there);
-            all.at[all.n - 1].was = was_there(j, n);
-        } else if (!closed || (was_there(j, n) == 2 && !n->lost)) {
-            free(closed);
-            closed = was_there(j, n) == 2 && !n->lost ? pst_sprintf("its checkpoints lie on node %s: %s", n->name, why) : pst_strdup(why);
-            if (was_there(j, n) == 2 && !n->lost) { /* it would begin anew elsewhere */
-                *ret_why = closed;
-                free(why);
-                free(all.at);
-                return NULL;
-            }
-        }
-        free(why);
-    }
-    trainer_node **to = try_sets(j->gang, &all, &placed, &nodes);
+    if (all.first && (*ret_why = keeper_shut(c, j, all.first)))
+        return NULL;
+    find_rooms(c, j, &all, &closed);
+    trainer_node **to = as_before(j, &all);
+    if (!to)
+        to = try_sets(j->gang, &all, &placed, &nodes);
     if (!to && all.first && placed == processes_of(j->gang))
         *ret_why = pst_sprintf("its checkpoints lie on node %s, which has no room for its first process now: it would begin anew elsewhere",
                                all.first->name);
@@ -319,4 +385,38 @@ trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char *
     free(closed);
     free(all.at);
     return to;
+}
+
+trainer_part *trainer_spread_keep(const tcore *c, const trainer_job *j, size_t *ret_n)
+{
+    const trainer_gang *g = j->gang;
+    rooms all = {.first = keeper(j)};
+    int placed, at = 0;
+    size_t nodes, n = 0;
+    for (size_t i = 0; i < j->site->n_nodes; i++) {
+        trainer_node *x = j->site->nodes[i];
+        if (!trainer_node_takes_part(c, x, j))
+            continue;
+        trainer_needs left = {x->capacity.cpu - x->used.cpu, x->capacity.memory - x->used.memory, x->capacity.gpus - x->used.gpus};
+        add_room(&all, x, x->capacity);
+        all.at[all.n - 1].was = was_there(j, x);
+        all.at[all.n - 1].now = g->n ? holds(&left, &g->roles[0].each) : 0;
+    }
+    trainer_node **to = try_sets(g, &all, &placed, &nodes);
+    trainer_part *parts = to ? pst_alloc(((size_t)placed + 1) * sizeof *parts) : NULL;
+    for (size_t i = 0; to && i < g->n; i++)
+        for (int k = 0; k < g->roles[i].count; k++, at++) {
+            size_t p = 0;
+            while (p < n && parts[p].node != to[at])
+                p++;
+            n += p == n;
+            parts[p].node = to[at];
+            parts[p].needs.cpu += g->roles[i].each.cpu;
+            parts[p].needs.memory += g->roles[i].each.memory;
+            parts[p].needs.gpus += g->roles[i].each.gpus;
+        }
+    free(to);
+    free(all.at);
+    *ret_n = n;
+    return parts;
 }

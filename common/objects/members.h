@@ -12,8 +12,11 @@
 
 #include <stddef.h>
 
-#define PST_MEMBERS_MAX    4096
-#define PST_ADDRESS_DETAIL "address" /* in an LCM's heartbeat: by which processes on other nodes reach those on it; numeric */
+#define PST_MEMBERS_MAX 4096
+/* In an LCM's heartbeat: */
+#define PST_ADDRESS_DETAIL  "address"  /* by which processes on other nodes reach those on it; numeric */
+#define PST_COMPUTER_DETAIL "computer" /* nodes with the same one reach each other by its loopback */
+#define PST_YIELDS_DETAIL   "yields"   /* "yes": it knows pre-emption */
 
 typedef struct pst_member {
     char process[32]; /* "worker-1", "learner-2" */

@@ -1,14 +1,17 @@
-/* why.c - why a job is where it is. Everything is taken from two topics, jobs.state and workers, so that a verb, the gateway and whoever else asks say
+/* why.c - why a job is where it is. Everything is taken from three topics, jobs.state, workers and queues, so that a verb, the gateway and whoever else asks say
  * the same without a way into the Trainer; what only the Trainer knows (a pause before a retry, stores that are asked) stands in the state's reason, which is
  * told beside it. The order of a queue is the Trainer's (trainer/places.c): priority, then submission; what is held or waits for other jobs has no place.
+ * What a queue's rules allow is computed by the same code as `penstock queues` (schemas/queue_spec.h). A manifest is read once an answer, however many nodes there are.
  * Nothing is decided here: should the two ever differ, the Trainer is right, and its sentence stands below ours. */
 #include "common/platform/why.h"
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
 #include "common/bus/bus.h"
 #include "common/platform/codec.h"
+#include "common/platform/queues.h"
 #include "schemas/avro.h"
 #include "schemas/events.h"
 #include "schemas/job_state.h"
@@ -27,11 +30,20 @@ typedef struct node {
     char *name; /* its id, or of an old LCM its key */
     pst_worker_state s;
     int64_t seen_us;
+    needs used; /* by what runs there; of the present answer */
 } node;
 
+typedef struct job {
+    pst_job_state s; /* the manifest as it is: nothing of it is told */
+    bool read;       /* the following are made of it */
+    needs *each;     /* by process, in their order */
+    int n;
+} job;
+
 struct pst_why {
-    pst_map jobs;  /* id → pst_job_state, manifests as they are: nothing of them is told */
-    pst_map nodes; /* "site/name" → node */
+    pst_map jobs;      /* id → job */
+    pst_map nodes;     /* "site/name" → node */
+    pst_queues queues; /* those that are defined */
 };
 
 typedef struct telling { /* one answer in the making */
@@ -47,9 +59,12 @@ typedef struct telling { /* one answer in the making */
 
 static void job_free(void *p)
 {
-    if (p)
-        pst_event_clear(&pst_job_state_type, p);
-    free(p);
+    job *j = p;
+    if (!j)
+        return;
+    pst_event_clear(&pst_job_state_type, &j->s);
+    free(j->each);
+    free(j);
 }
 
 static void node_free(void *p)
@@ -73,20 +88,34 @@ void pst_why_free(pst_why *w)
         return;
     pst_map_done(&w->jobs, job_free);
     pst_map_done(&w->nodes, node_free);
+    pst_queues_done(&w->queues);
     free(w);
 }
 
 void pst_why_job(pst_why *w, pst_job_state *take)
 {
-    pst_job_state *s = pst_alloc(sizeof *s);
-    *s = *take;
+    job *j = pst_alloc(sizeof *j);
+    j->s = *take;
     *take = (pst_job_state){0};
-    if (s->state != PST_JOB_PUBLIC_STATE_UNKNOWN) { /* else only requests that wait for their submission */
-        job_free(pst_map_put(&w->jobs, s->training_id, s));
+    if (j->s.state != PST_JOB_PUBLIC_STATE_UNKNOWN) { /* else only requests that wait for their submission */
+        job_free(pst_map_put(&w->jobs, j->s.training_id, j));
         return;
     }
-    job_free(pst_map_take(&w->jobs, s->training_id));
-    job_free(s);
+    job_free(pst_map_take(&w->jobs, j->s.training_id));
+    job_free(j);
+}
+
+void pst_why_queue(pst_why *w, pst_queue_spec *take)
+{
+    w->queues.at = pst_array_one_more(w->queues.at, w->queues.n, sizeof *w->queues.at);
+    w->queues.at[w->queues.n++] = *take;
+    *take = (pst_queue_spec){0};
+}
+
+/* The one of the map at that place, or NULL. */
+static job *job_at(const pst_why *w, size_t i)
+{
+    return w->jobs.at[i].key ? w->jobs.at[i].value : NULL;
 }
 
 void pst_why_node(pst_why *w, pst_worker_state *take, int64_t seen_us)
@@ -147,6 +176,8 @@ int pst_why_gather(pst_client *c, pst_why **ret_why, pst_err *err)
     int rc = pst_client_scan(c, PST_TOPIC_JOBS_STATE, NULL, read_job, &d, err);
     if (!rc)
         rc = pst_client_scan(c, PST_TOPIC_WORKERS, NULL, read_node, &d, err);
+    if (!rc)
+        rc = pst_queues_read(c, &d.w->queues, err);
     if (rc < 0)
         pst_why_free(d.w);
     else
@@ -154,14 +185,21 @@ int pst_why_gather(pst_client *c, pst_why **ret_why, pst_err *err)
     return rc;
 }
 
+/* Is it what such a beginning of an id may mean? That of an array means the array, not each of its tasks, whose ids begin with all of it. */
+static bool may_mean(const telling *t, const pst_job_state *s, const char *id)
+{
+    bool begins = !strncmp(s->training_id, id, strlen(id)) && (!t->viewer || !strcmp(s->user, t->viewer));
+    return begins && !(*s->array_of && strlen(id) <= strlen(s->array_of) && pst_map_get(&t->w->jobs, s->array_of));
+}
+
 /* The job of this id, or the only one whose id begins so. */
 static int find(const telling *t, const char *id, const pst_job_state **ret, pst_err *err)
 {
-    const pst_job_state *found = pst_map_get(&t->w->jobs, id);
+    const pst_job_state *found = pst_map_get(&t->w->jobs, id); /* a job begins with its state */
     size_t n = found != NULL;
     for (size_t i = 0; !n && *id && i < t->w->jobs.n; i++) { /* exact ones first, whatever begins with them */
-        const pst_job_state *s = t->w->jobs.at[i].key ? t->w->jobs.at[i].value : NULL;
-        bool begins = s && !strncmp(s->training_id, id, strlen(id)) && (!t->viewer || !strcmp(s->user, t->viewer));
+        const pst_job_state *s = job_at(t->w, i) ? &job_at(t->w, i)->s : NULL;
+        bool begins = s && may_mean(t, s, id);
         if (begins && found)
             return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "jobs", 0,
                                "%.80s is the beginning of several jobs' ids: %s, %s; give more of it", id, found->training_id,
@@ -176,49 +214,68 @@ static int find(const telling *t, const char *id, const pst_job_state **ret, pst
 
 /* ---- sums ---------------------------------------------------------------------------------------------------------------------- */
 
-static void add_one(needs *sum, const pst_role *r)
+static void add(needs *sum, const needs *n)
 {
-    sum->cpu += (int64_t)(r->cpus * CPU_UNIT + 0.5);
-    sum->memory += r->memory_bytes;
-    sum->gpus += r->gpus;
+    sum->cpu += n->cpu;
+    sum->memory += n->memory;
+    sum->gpus += n->gpus;
 }
 
-/* Of what runs on that node; NULL: of the whole gang. The state has one role's size; the manifest has them all. */
-static needs needs_of(const pst_job_state *s, const char *on)
+/* What each process needs. The state has one role's size; the manifest has them all. */
+static void read_needs(job *j)
 {
-    needs all = {0};
+    const pst_job_state *s = &j->s;
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     char name[32];
+    if (j->read)
+        return;
+    j->read = true;
     pst_manifest_parse(s->manifest, strlen(s->manifest), &m, &errors, &warnings);
-    int n = m.n_roles ? pst_manifest_processes(&m) : 0;
-    for (int i = 0; i < n; i++) {
-        const pst_role *r = pst_manifest_process(&m, i, name);
-        const char *at = (size_t)i < s->n_processes ? pst_job_process_node(s, &s->processes[i]) : s->node;
-        if (!on || !strcmp(at, on))
-            add_one(&all, r);
+    j->n = m.n_roles ? pst_manifest_processes(&m) : s->learners > 0 ? s->learners : 1; /* not readable: as far as this version goes */
+    j->each = pst_alloc(((size_t)j->n + 1) * sizeof *j->each);
+    for (int i = 0; i < j->n; i++) {
+        const pst_role *r = m.n_roles ? pst_manifest_process(&m, i, name) : NULL;
+        j->each[i] = r ? (needs){(int64_t)(r->cpus * CPU_UNIT + 0.5), r->memory_bytes, r->gpus}
+                       : (needs){(int64_t)(s->cpus * CPU_UNIT + 0.5), s->memory_bytes, s->gpus};
     }
-    if (!n && (!on || !strcmp(s->node, on))) /* not readable, as far as this version goes */
-        all = (needs){s->learners * (int64_t)(s->cpus * CPU_UNIT + 0.5), s->learners * s->memory_bytes, (int64_t)s->learners * s->gpus};
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
+}
+
+/* Of the whole gang. */
+static needs needs_of(const telling *t, const pst_job_state *s)
+{
+    job *j = pst_map_get(&t->w->jobs, s->training_id);
+    needs all = {0};
+    read_needs(j);
+    for (int i = 0; i < j->n; i++)
+        add(&all, &j->each[i]);
     return all;
 }
 
-static needs used_on(const pst_why *w, const node *n)
+/* What runs on each node of the site, in one pass over the jobs. */
+static void sum_up(const pst_why *w, const char *site)
 {
-    needs used = {0};
+    for (size_t i = 0; i < w->nodes.n; i++)
+        if (w->nodes.at[i].key)
+            ((node *)w->nodes.at[i].value)->used = (needs){0};
     for (size_t i = 0; i < w->jobs.n; i++) {
-        const pst_job_state *s = w->jobs.at[i].key ? w->jobs.at[i].value : NULL;
-        if (!s || !pst_job_state_is_live(s->state) || strcmp(s->site, n->s.site))
+        job *j = job_at(w, i);
+        if (!j || !pst_job_state_is_live(j->s.state) || j->s.array ||
+            strcmp(j->s.site, site) != 0) /* an array's tasks are jobs themselves */
             continue;
-        needs more = needs_of(s, n->name);
-        used.cpu += more.cpu;
-        used.memory += more.memory;
-        used.gpus += more.gpus;
+        read_needs(j);
+        for (int k = 0; k < j->n; k++) {
+            const char *at = (size_t)k < j->s.n_processes ? pst_job_process_node(&j->s, &j->s.processes[k]) : j->s.node;
+            char *key = pst_sprintf("%s/%s", site, at);
+            node *n = pst_map_get(&w->nodes, key);
+            if (n)
+                add(&n->used, &j->each[k]);
+            free(key);
+        }
     }
-    return used;
 }
 
 static const char *node_state(const node *n, int64_t now_us)
@@ -251,7 +308,7 @@ static int64_t above(int64_t wants, int64_t has)
 /* One node of the site: whether it takes jobs, and what of this one it has no room for. */
 static void tell_node(telling *t, const node *n, const needs *wants, json_t *list)
 {
-    needs has = {(int64_t)(n->s.cpus * CPU_UNIT + 0.5), n->s.memory_bytes, n->s.gpus}, used = used_on(t->w, n);
+    needs has = {(int64_t)(n->s.cpus * CPU_UNIT + 0.5), n->s.memory_bytes, n->s.gpus}, used = n->used;
     needs rest = {above(has.cpu, used.cpu), above(has.memory, used.memory), above(has.gpus, used.gpus)};
     needs lacks = {above(wants->cpu, rest.cpu), above(wants->memory, rest.memory), above(wants->gpus, rest.gpus)};
     const char *state = node_state(n, t->now_us);
@@ -280,7 +337,8 @@ static void tell_node(telling *t, const node *n, const needs *wants, json_t *lis
 static void tell_missing(telling *t)
 {
     json_t *list = json_array();
-    needs wants = needs_of(t->s, NULL);
+    needs wants = needs_of(t, t->s);
+    sum_up(t->w, t->s->site);
     bool bound = false, spread = pst_job_is_spread(t->s); /* over several nodes, that one among them */
     for (size_t i = 0; !spread && *t->s->checkpoint_node && i < t->w->nodes.n;
          i++) { /* it goes where its checkpoints lie, unless that node is lost */
@@ -353,7 +411,7 @@ static void tell_position(telling *t)
     const pst_job_state **ahead = pst_alloc((t->w->jobs.live + 1) * sizeof *ahead);
     size_t n = 0, waiting = 0;
     for (size_t i = 0; i < t->w->jobs.n; i++) {
-        const pst_job_state *o = t->w->jobs.at[i].key ? t->w->jobs.at[i].value : NULL;
+        const pst_job_state *o = job_at(t->w, i) ? &job_at(t->w, i)->s : NULL;
         if (!o || o->state != PST_JOB_PUBLIC_STATE_QUEUED || is_barred(o) || strcmp(o->site, s->site) || strcmp(o->queue, s->queue))
             continue;
         waiting++;
@@ -365,6 +423,25 @@ static void tell_position(telling *t)
     json_object_set_new(t->told, "waiting", json_integer((json_int_t)waiting));
     tell_ahead(t, ahead, n);
     free(ahead);
+}
+
+/* What its queue's rules say against it, whatever room there is. */
+static void tell_queue(telling *t)
+{
+    const pst_job_state *s = t->s;
+    const pst_queue_spec *q = pst_queues_find(&t->w->queues, s->queue);
+    pst_queue_use use = {0};
+    if (!q && !strcmp(s->queue, PST_QUEUE_DEFAULT)) /* it has no rules while nobody gave it some */
+        return;
+    for (size_t i = 0; q && i < t->w->jobs.n; i++)
+        if (job_at(t->w, i))
+            pst_queue_use_add(&use, q->name, s->user, &job_at(t->w, i)->s);
+    char *lacks = q ? pst_queue_lacks(q, &use, s) : pst_sprintf("queue %s was deleted; `penstock queues apply` brings it back", s->queue);
+    if (lacks) {
+        json_object_set_new(t->told, "queue_lacks", json_string(lacks));
+        pst_buf_printf(&t->text, "  its queue holds it back, whatever room there is: %s\n", lacks);
+    }
+    free(lacks);
 }
 
 static void tell_after(telling *t)
@@ -390,6 +467,7 @@ static void tell_waiting(telling *t)
         tell_after(t);
     if (!is_barred(s)) {
         tell_position(t);
+        tell_queue(t);
         tell_missing(t);
     }
 }

@@ -233,8 +233,9 @@ static int write_manifest(int manifests, const char *name, const char *text, pst
 
 typedef struct committed {
     char *name;
-    int64_t number; /* in the order of commits, from 1; 0 = its manifest cannot be read as one */
-    double value;   /* of the metric that ranks; NaN = it has none */
+    int64_t number; /* in the order of commits, from 1; 0 = its manifest cannot be read as one, or is of an older version */
+    int64_t time_us;
+    double value; /* of the metric that ranks; NaN = it has none */
     bool keep;
 } committed;
 
@@ -276,6 +277,8 @@ static int newest_first(const void *a, const void *b)
     const committed *x = a, *y = b;
     if (x->number != y->number)
         return x->number < y->number ? 1 : -1;
+    if (x->time_us != y->time_us) /* of a version that gave no numbers */
+        return x->time_us < y->time_us ? 1 : -1;
     return strcmp(y->name, x->name);
 }
 
@@ -293,6 +296,7 @@ static void list_one(listed *l, const char *name, size_t len, const json_t *j, c
     l->at = pst_array_room(l->at, l->n, &l->cap, sizeof *l->at);
     l->at[l->n++] = (committed){.name = pst_strndup(name, len),
                                 .number = number > 0 && number < NUMBER_MAX ? number : 0,
+                                .time_us = pst_json_int(j, "time", 0),
                                 .value = json_is_number(value) ? json_number_value(value) : (double)NAN};
 }
 
@@ -561,6 +565,19 @@ static char *only_process(int dir_fd, pst_err *err)
     return only;
 }
 
+/* Manifests directly in the folder. An older version wrote them there, and a bucket may hold them still; none is added, and none removed unless it is broken. */
+static void newest_of_old(search *s, int dir_fd, char **ret, pst_err *err)
+{
+    int manifests = open_manifests(dir_fd, NULL, false);
+    if (manifests < 0 && !is_absence(errno))
+        pst_err_sys(err, errno, "%s/" FOLDER, s->dir);
+    s->own = true;
+    if (manifests >= 0)
+        newest_of(s, dir_fd, manifests, ret, err);
+    if (manifests >= 0)
+        close(manifests);
+}
+
 int sup_checkpoint_newest(const char *dir, const char *process, sup_checkpoint_broken *broken, void *arg, char **ret_path, pst_err *err)
 {
     search s = {.dir = dir, .broken = broken, .arg = arg, .own = true};
@@ -579,6 +596,9 @@ int sup_checkpoint_newest(const char *dir, const char *process, sup_checkpoint_b
     free(other);
     if (manifests >= 0)
         close(manifests);
+    if (dir_fd >= 0 && !e.code && !found &&
+        manifests < 0) /* of a version that kept them beside each other: whose they are they do not say */
+        newest_of_old(&s, dir_fd, &found, &e);
     if (dir_fd >= 0)
         close(dir_fd);
     if (e.code)

@@ -59,15 +59,13 @@ static void be_alone(sup_run *r)
     g->self = m;
 }
 
-static int report_reachable(sup_run *r, pst_err *err)
+static void say_reachable(const sup_run *r, const char *host)
 {
     const sup_ports *p = &r->gang.ports;
-    char host[256], port[SUP_PORTS][8];
-    name_of_host(host, sizeof host);
-    int rc = sup_gang_note(r, host, err);
+    char port[SUP_PORTS][8];
     for (int i = 0; i < SUP_PORTS; i++)
         snprintf(port[i], sizeof port[i], "%d", p->port[i]);
-    pst_str_pair details[] = {{(char *)"host", host},
+    pst_str_pair details[] = {{(char *)"host", (char *)host},
                               {(char *)"address", (char *)p->address},
                               {(char *)"port", port[SUP_PORT_SERVICE]},
                               {(char *)"master_port", port[SUP_PORT_MASTER]},
@@ -75,6 +73,14 @@ static int report_reachable(sup_run *r, pst_err *err)
     sup_outlet_report(r->outlet, &(pst_process_report){
                                      .type = PST_REPORT_TYPE_REACHABLE, .details = details, .n_details = sizeof details / sizeof *details});
     sup_outlet_begin(r->outlet); /* others wait for it */
+}
+
+static int report_reachable(sup_run *r, pst_err *err)
+{
+    char host[256];
+    name_of_host(host, sizeof host);
+    int rc = sup_gang_note(r, host, err);
+    say_reachable(r, host);
     return rc;
 }
 
@@ -154,17 +160,24 @@ static int look(sup_run *r, const char *gen_dir, pst_err *err)
     return 0;
 }
 
-/* For as long as it takes: that a gang does not meet is the Trainer's to find out, who knows the others. */
+/* For as long as it takes: that a gang does not meet is the Trainer's to find out, who knows the others. Over several nodes it is told again and again that
+ * this one waits: the Trainer may know every address, and the list not come here all the same (trainer/meeting.c). */
 static int wait_for_members(sup_run *r, pst_err *err)
 {
     char *gen_dir = pst_rundir_gen_dir(r->spec.state_dir, r->spec.training_id, r->spec.generation);
-    int64_t begin = pst_mono_us(), say_at = begin + SAY_US;
+    int64_t begin = pst_mono_us(), say_at = begin + SAY_US, again_at = begin + SAY_US;
     int rc;
     while ((rc = look(r, gen_dir, err)) == PST_EAGAIN) {
         int64_t now = pst_mono_us();
         if (pst_stop_requested() || pst_rundir_stop_reason_read(r->dir) != PST_STOP_REASON_NONE) {
             rc = PST_ESTOPPED;
             break;
+        }
+        if (r->spec.address && now >= again_at) {
+            char host[256];
+            again_at = now + SAY_US;
+            name_of_host(host, sizeof host);
+            say_reachable(r, host);
         }
         if (now >= say_at) {
             say_at = now + 10 * SAY_US;

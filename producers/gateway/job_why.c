@@ -1,4 +1,4 @@
-/* job_why.c - GET /v1/jobs/{id}/why: what `penstock why` says, to whoever has no terminal. Both topics it is computed from are read anew for each answer,
+/* job_why.c - GET /v1/jobs/{id}/why: what `penstock why` says, to whoever has no terminal. The topics it is computed from are read anew for each answer,
  * by a thread, since that takes as long as jobs.state is; so few at once. */
 #include "producers/gateway/gateway.h"
 
@@ -87,6 +87,8 @@ static const gw_schema schemas[] = {
              "position" : {"type" : "integer", "description" : "in its queue at its site, from 1"},
              "waiting" : {"type" : "integer", "description" : "how many wait there"},
              "ahead" : {"type" : "array", "items" : {"type" : "object"}},
+             "queue_lacks" :
+                 {"type" : "string", "description" : "what its queue's rules say against it, whatever room there is; absent: nothing"},
              "missing" : {"type" : "array", "items" : {"type" : "object"}, "description" : "by node"},
              "after" : {"type" : "array", "items" : {"type" : "object"}},
              "held_by" : {"type" : "string"},
@@ -103,7 +105,7 @@ static const gw_answer answers[] = {{200, "why it is where it is", "application/
                                     {0}};
 static const gw_route routes[] = {
     {{"GET", "/v1/jobs/{id}/why", why, 0, GW_ALL,
-      "Why the job is where it is, computed now: place, what is ahead, what is missing on which node."},
+      "Why the job is where it is, computed now: place, what is ahead, what its queue's rules say, what is missing on which node."},
      "whyJob",
      params,
      NULL,

@@ -401,6 +401,75 @@ static void test_arrays_that_can_never_run_say_so(void **state)
     done(&b);
 }
 
+/* As of a single job: those that can be resumed come back with it. */
+static void test_arrays_reprioritise_reaches_what_can_be_resumed(void **state)
+{
+    bench b = start(4);
+    char id[PST_TASK_ID_LEN];
+    submit(&b, "0-3");
+    ends(&b, 0, 0);
+    ends(&b, 1, 3);
+    pst_task_id(b.id, 2, id);
+    ask_of(&b, "ann", "h2", PST_JOB_ACTION_HALT, id);
+    ends(&b, 2, 143);
+    ask(&b, "p1", PST_JOB_ACTION_REPRIORITISE);
+    assert_int_equal(task_state(&b, 1), PST_JOB_PUBLIC_STATE_FAILED);
+    assert_int_equal(task_state(&b, 2), PST_JOB_PUBLIC_STATE_HALTED);
+    assert_int_equal(task(&b, 0)->priority, 0);
+    for (int i = 1; i < 4; i++)
+        assert_int_equal(task(&b, i)->priority, 5);
+    done(&b);
+}
+
+/* Whoever may write reports says something of an array that lives: no generation of it is on any node, and it has no nonce that could be checked. */
+static void test_arrays_no_report_is_about_one(void **state)
+{
+    bench b = start(2);
+    static const enum pst_report_type types[] = {PST_REPORT_TYPE_EXITED,     PST_REPORT_TYPE_LOST,          PST_REPORT_TYPE_DEPLOY_FAILED,
+                                                 PST_REPORT_TYPE_CHECKPOINT, PST_REPORT_TYPE_RESULT_STORED, PST_REPORT_TYPE_OTHER,
+                                                 PST_REPORT_TYPE_REACHABLE};
+    submit(&b, "0-9");
+    int64_t seq = array(&b)->seq;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        pst_produced_model m = {(char *)"planted", 1, (char *)"d"};
+        pst_process_report r = {.training_id = b.id,
+                                .process = (char *)"learner-1",
+                                .type = types[i],
+                                .time = b.now,
+                                .reporter = (char *)"mallory",
+                                .reason = (char *)"planted",
+                                .model = types[i] == PST_REPORT_TYPE_RESULT_STORED ? &m : NULL};
+        feed(&b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+        assert_int_equal(b.events, 0);
+    }
+    assert_int_equal(array(&b)->seq, seq);
+    assert_null(array(&b)->model);
+    assert_string_equal(array(&b)->checkpoint_node, "");
+    done(&b);
+}
+
+/* Of another version, or damaged: what cannot be read was not done. */
+static void test_arrays_whose_indices_cannot_be_read_are_not_completed(void **state)
+{
+    bench b = start(4);
+    pst_job_state s;
+    submit_with(&b, "0-9", ", hold: true");
+    pst_event_copy(&pst_job_state_type, array(&b), &s);
+    free(s.array->indices);
+    s.array->indices = strdup("first to last");
+    tcore *next = tcore_new(&policy);
+    tcore_load(next, &s);
+    tcore_loaded(next);
+    tcore_free(b.core);
+    b.core = next;
+    pst_event_clear(&pst_job_state_type, &s);
+    lcm(&b, 4);
+    ask(&b, "r1", PST_JOB_ACTION_RELEASE);
+    assert_int_equal(array(&b)->state, PST_JOB_PUBLIC_STATE_FAILED);
+    assert_string_equal(array(&b)->reason_code, "TASKS_MISSING");
+    done(&b);
+}
+
 /* A request of a task that is not there must not lie in wait for it. */
 static void test_arrays_a_task_that_is_not_admitted_is_unknown_at_once(void **state)
 {
@@ -478,6 +547,9 @@ int main(void)
         cmocka_unit_test(test_arrays_terminated_while_halted_takes_its_tasks_along),
         cmocka_unit_test(test_arrays_wait_held_without_any_task),
         cmocka_unit_test(test_arrays_that_can_never_run_say_so),
+        cmocka_unit_test(test_arrays_reprioritise_reaches_what_can_be_resumed),
+        cmocka_unit_test(test_arrays_no_report_is_about_one),
+        cmocka_unit_test(test_arrays_whose_indices_cannot_be_read_are_not_completed),
         cmocka_unit_test(test_arrays_a_task_that_is_not_admitted_is_unknown_at_once),
         cmocka_unit_test(test_arrays_a_deleted_task_is_not_missed),
         cmocka_unit_test(test_arrays_of_ten_thousand),

@@ -1,5 +1,6 @@
 /* test_trainer_queues.c - queues as the Trainer goes by them: which there are, what each may have, whose turn it is, and that a wide job is not
  * starved by narrow ones. */
+#include "common/objects/members.h"
 #include "schemas/avro.h"
 #include "schemas/task_array.h"
 #include "schemas/training_id.h"
@@ -42,16 +43,24 @@ static void feed(bench *b, trainer_in in)
     tcore_step(b->core, &in, b->now, &b->out);
 }
 
-static void node(bench *b, const char *name, double cpus, int gpus)
+static void node_of(bench *b, const char *name, double cpus, int gpus, bool yields)
 {
+    pst_str_pair details[] = {{(char *)PST_YIELDS_DETAIL, (char *)"yes"}};
     pst_worker_state w = {.kind = (char *)"lcm",
                           .site = (char *)"local",
                           .node = (char *)name,
                           .state = (char *)"running",
                           .cpus = cpus,
                           .memory_bytes = (int64_t)64 << 30,
-                          .gpus = gpus};
+                          .gpus = gpus,
+                          .details = details,
+                          .n_details = yields};
     feed(b, (trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
+}
+
+static void node(bench *b, const char *name, double cpus, int gpus)
+{
+    node_of(b, name, cpus, gpus, true);
 }
 
 static void define(bench *b, pst_queue_spec spec)
@@ -69,6 +78,7 @@ typedef struct wanted {
     const char *queue, *user;
     double cpus;
     int gpus, priority;
+    const char *node;
 } wanted;
 
 /* free() it. */
@@ -79,8 +89,8 @@ static char *submit(bench *b, wanted w)
     snprintf(request_id, sizeof request_id, "r%d", b->n++);
     snprintf(manifest, sizeof manifest,
              "name: j\ncpus: %g\ngpus: %d\nmemory: 1 MiB\nframework: {name: custom, version: 1, command: run}\npenstock:\n  queue: %s\n  "
-             "priority: %d\n",
-             w.cpus > 0 ? w.cpus : 1, w.gpus, w.queue ? w.queue : "default", w.priority);
+             "priority: %d\n%s%s\n",
+             w.cpus > 0 ? w.cpus : 1, w.gpus, w.queue ? w.queue : "default", w.priority, w.node ? "  node: " : "", w.node ? w.node : "");
     pst_job_request r = {.request_id = request_id, .user = (char *)(uintptr_t)user, .manifest = manifest};
     feed(b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
     pst_training_id(user, request_id, id);
@@ -379,6 +389,68 @@ static void test_queues_others_run_beside_the_room_that_is_kept(void **unused)
     done(&b);
 }
 
+/* A job that waits for a node that does not exist, and one that the site's only node does not suit: room is kept for the first that could have it. */
+static void test_queues_a_hopeless_job_does_not_end_the_keeping_of_room(void **unused)
+{
+    bench b = start();
+    node(&b, "", 4, 0);
+    char *narrow[4], *wide, *others[64] = {0};
+    for (int i = 0; i < 4; i++)
+        narrow[i] = submit(&b, (wanted){.priority = 0});
+    char *hopeless = submit(&b, (wanted){.priority = 2, .node = "nosuch"});
+    wide = submit(&b, (wanted){.cpus = 4, .priority = 1});
+    says(&b, hopeless, "penstock.node asks for node nosuch");
+    define(&b, (pst_queue_spec){.name = (char *)"other"});
+    int rounds = 0;
+    for (; rounds < 64 && strcmp(state(&b, wide), "PENDING") != 0; rounds++) {
+        others[rounds] = submit(&b, (wanted){.queue = "other"});
+        b.now += SECOND;
+        if (rounds < 4)
+            ends(&b, narrow[rounds]);
+        for (int i = 0; i + 2 < rounds; i++)
+            if (!strcmp(state(&b, others[i]), "PENDING"))
+                ends(&b, others[i]);
+    }
+    assert_string_equal(state(&b, wide), "PENDING");
+    assert_true(rounds < 40);
+    assert_string_equal(state(&b, hopeless), "QUEUED");
+    for (int i = 0; i < 4; i++)
+        free(narrow[i]);
+    for (int i = 0; i < 64; i++)
+        free(others[i]);
+    free(hopeless);
+    free(wide);
+    done(&b);
+}
+
+/* One user has thousands that have to wait: a pass looks at some of them, and finds another user's behind them all the same. */
+static void test_queues_behind_thousands_that_may_not_run_others_are_found(void **unused)
+{
+    bench b = start();
+    node(&b, "", 8, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"q", .has_max_running_per_user = true, .max_running_per_user = 1});
+    char *first = submit(&b, (wanted){.queue = "q"}), *last = NULL;
+    for (int i = 0; i < 9000; i++) {
+        free(last);
+        last = submit(&b, (wanted){.queue = "q"});
+    }
+    says(&b, last, "of user ann is running");
+    char *bobs = submit(&b, (wanted){.queue = "q", .user = "bob"});
+    for (int i = 0; i < 6 && strcmp(state(&b, bobs), "PENDING") != 0; i++)
+        node(&b, "", 8, 0);
+    assert_string_equal(state(&b, bobs), "PENDING");
+    char *next = submit(&b, (wanted){.queue = "q", .user = "carol"}); /* from the front again */
+    for (int i = 0; i < 6 && strcmp(state(&b, next), "PENDING") != 0; i++)
+        node(&b, "", 8, 0);
+    assert_string_equal(state(&b, next), "PENDING");
+    ends(&b, first);
+    assert_string_equal(state(&b, last), "QUEUED"); /* the oldest of hers runs */
+    char *ids[] = {first, last, bobs, next};
+    for (size_t i = 0; i < 4; i++)
+        free(ids[i]);
+    done(&b);
+}
+
 /* ---- pre-emption ------------------------------------------------------------------------------------------------------------------- */
 
 static int events(const bench *b, enum pst_job_event_type type, const char *id)
@@ -395,6 +467,24 @@ static int halts(const bench *b)
     for (size_t i = 0; i < b->out.n; i++)
         n += b->out.at[i].kind == PST_DO_COMMAND && b->out.at[i].command.command == PST_JOB_COMMAND_TYPE_HALT;
     return n;
+}
+
+/* Such an LCM finds no stop in the job's state that it knows, and would hold the HALT back for ever. */
+static void test_queues_an_older_lcm_is_not_asked_to_give_way(void **unused)
+{
+    bench b = start();
+    node_of(&b, "", 1, 0, false);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    char *runs = submit(&b, (wanted){0}), *urgent = submit(&b, (wanted){.queue = "urgent"});
+    assert_int_equal(halts(&b), 0);
+    says(&b, urgent, "is of a version that does not know pre-emption");
+    node(&b, "", 1, 0); /* upgraded */
+    assert_int_equal(halts(&b), 1);
+    ends(&b, runs);
+    assert_string_equal(state(&b, urgent), "PENDING");
+    free(runs);
+    free(urgent);
+    done(&b);
 }
 
 static void test_queues_one_that_preempts_takes_the_place_of_the_youngest(void **unused)
@@ -597,6 +687,9 @@ int main(void)
         cmocka_unit_test(test_queues_use_is_made_again_from_the_states),
         cmocka_unit_test(test_queues_a_wide_job_is_not_starved_by_narrow_ones),
         cmocka_unit_test(test_queues_others_run_beside_the_room_that_is_kept),
+        cmocka_unit_test(test_queues_a_hopeless_job_does_not_end_the_keeping_of_room),
+        cmocka_unit_test(test_queues_behind_thousands_that_may_not_run_others_are_found),
+        cmocka_unit_test(test_queues_an_older_lcm_is_not_asked_to_give_way),
         cmocka_unit_test(test_queues_one_that_preempts_takes_the_place_of_the_youngest),
         cmocka_unit_test(test_queues_what_victims_leave_stays_free),
         cmocka_unit_test(test_queues_a_claim_ends_with_its_job),

@@ -1,5 +1,6 @@
 /* test_trainer_spread.c - gangs over several nodes, as the Trainer sees them: all or nothing, one DEPLOY to each node, the list of members made once, reports
  * that count from their own node only, a node given up, a halt that waits for both. */
+#include "common/base/isolation.h"
 #include "common/objects/members.h"
 #include "schemas/deploy_digest.h"
 #include "schemas/training_id.h"
@@ -23,6 +24,10 @@ typedef struct bench {
     int64_t now;
     char id[64], nonce[40];
     int requests;
+    struct {
+        char id[64], nonce[40];
+    } given[100]; /* of the last deployments */
+    size_t n_given;
 } bench;
 
 static trainer_policy policy(void)
@@ -39,13 +44,25 @@ static void feed(bench *b, trainer_in in)
     trainer_actions_clear(&b->out);
     tcore_step(b->core, &in, b->now, &b->out);
     for (size_t i = 0; i < b->out.n; i++)
-        if (b->out.at[i].kind == PST_DO_COMMAND && b->out.at[i].command.command == PST_JOB_COMMAND_TYPE_DEPLOY)
-            snprintf(b->nonce, sizeof b->nonce, "%s", b->out.at[i].command.nonce);
+        if (b->out.at[i].kind == PST_DO_COMMAND && b->out.at[i].command.command == PST_JOB_COMMAND_TYPE_DEPLOY) {
+            const pst_job_command *c = &b->out.at[i].command;
+            size_t at = b->n_given++ % 100;
+            snprintf(b->nonce, sizeof b->nonce, "%s", c->nonce);
+            snprintf(b->given[at].id, sizeof b->given[at].id, "%s", c->training_id);
+            snprintf(b->given[at].nonce, sizeof b->given[at].nonce, "%s", c->nonce);
+        }
 }
 
-static void beat_at(bench *b, const char *node, const char *host, const char *address)
+static void beat_on(bench *b, const char *node, const char *host, const char *address, const char *computer, const char *floor)
 {
-    pst_str_pair details[] = {{(char *)PST_ADDRESS_DETAIL, (char *)address}};
+    pst_str_pair details[3];
+    size_t n = 0;
+    if (address)
+        details[n++] = (pst_str_pair){(char *)PST_ADDRESS_DETAIL, (char *)address};
+    if (computer)
+        details[n++] = (pst_str_pair){(char *)PST_COMPUTER_DETAIL, (char *)computer};
+    if (floor)
+        details[n++] = (pst_str_pair){(char *)PST_ISOLATION_DETAIL, (char *)floor};
     pst_worker_state w = {.worker_id = (char *)"w",
                           .kind = (char *)"lcm",
                           .site = (char *)"local",
@@ -55,8 +72,13 @@ static void beat_at(bench *b, const char *node, const char *host, const char *ad
                           .cpus = 4,
                           .memory_bytes = (int64_t)8 << 30,
                           .details = details,
-                          .n_details = address != NULL};
+                          .n_details = n};
     feed(b, (trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
+}
+
+static void beat_at(bench *b, const char *node, const char *host, const char *address)
+{
+    beat_on(b, node, host, address, NULL, NULL);
 }
 
 static void beat(bench *b)
@@ -420,7 +442,7 @@ static void test_gang_each_process_has_its_checkpoints_told(void **unused)
     assert_string_equal(job(&b)->checkpoint_node, "a");
     b.now -= 60 * SECOND;
     told(&b, "b", "learner-2", PST_REPORT_TYPE_CHECKPOINT);
-    assert_string_equal(job(&b)->checkpoint_node, "b");
+    assert_string_equal(job(&b)->checkpoint_node, "a"); /* of the first process, whoever spoke last */
     assert_int_equal(tcore_counts(b.core)->reports_repeated, 0);
     b.now -= 60 * SECOND; /* older than its last: a repetition */
     told(&b, "b", "learner-2", PST_REPORT_TYPE_CHECKPOINT);
@@ -449,7 +471,168 @@ static void test_gang_goes_back_to_where_its_checkpoints_lie(void **unused)
     beat(&b);
     feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
     assert_int_equal(job(&b)->generation, 2);
+    assert_string_equal(job(&b)->processes[0].node, "a"); /* each where it was: what learner-2 saved is on b */
+    assert_string_equal(job(&b)->processes[1].node, "b");
+    done(&b);
+}
+
+/* The other is lost, and cannot have its own back. */
+static void test_gang_begins_where_the_checkpoints_are_that_are_left(void **unused)
+{
+    bench b = start();
+    beat(&b);
+    beat_at(&b, "c", "hc", "10.0.0.3");
+    submit(&b, pair);
+    both(&b, PST_REPORT_TYPE_RUNNING);
+    told(&b, "b", "learner-2", PST_REPORT_TYPE_CHECKPOINT);
+    assert_string_equal(job(&b)->checkpoint_node, "b");
+    both(&b, PST_REPORT_TYPE_LOST);
+    ask(&b, PST_JOB_ACTION_NODE_LOST, "node", "a");
+    b.now += 40 * SECOND;
+    beat_at(&b, "b", "hb", "10.0.0.2");
+    beat_at(&b, "c", "hc", "10.0.0.3");
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+    assert_int_equal(job(&b)->generation, 2);
     assert_string_equal(job(&b)->processes[0].node, "b");
+    assert_string_equal(job(&b)->processes[1].node, "c");
+    told(&b, "b", "learner-1", PST_REPORT_TYPE_CHECKPOINT);
+    restart(&b); /* what was told before is forgotten; whose node it is stands in the state */
+    told(&b, "c", "learner-2", PST_REPORT_TYPE_CHECKPOINT);
+    assert_string_equal(job(&b)->checkpoint_node, "b");
+    done(&b);
+}
+
+static void test_gang_says_why_the_node_of_its_checkpoints_is_shut(void **unused)
+{
+    bench b = start();
+    beat(&b);
+    beat_at(&b, "c", "hc", "10.0.0.3");
+    submit(&b, "name: pair\nlearners: 2\ncpus: 3\n" COMMAND "penstock: {isolation: none}\n");
+    both(&b, PST_REPORT_TYPE_RUNNING);
+    told(&b, "a", "learner-1", PST_REPORT_TYPE_CHECKPOINT);
+    both(&b, PST_REPORT_TYPE_LOST);
+    b.now += 20 * SECOND;
+    beat_on(&b, "a", "ha", "10.0.0.1", NULL, "sandbox"); /* its operator has changed his mind */
+    beat_at(&b, "b", "hb", "10.0.0.2");
+    beat_at(&b, "c", "hc", "10.0.0.3");
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+    assert_int_equal(job(&b)->generation, 1); /* though b and c would take it */
+    assert_non_null(
+        strstr(job(&b)->reason, "its checkpoints lie on node a: penstock.isolation: none is weaker than the operator of node a"));
+    done(&b);
+}
+
+static void test_job_says_why_the_node_of_its_checkpoints_is_shut(void **unused)
+{
+    bench b = start();
+    beat_at(&b, "a", "ha", "10.0.0.1");
+    submit(&b, "name: one\ncpus: 3\n" COMMAND "penstock: {isolation: none}\n");
+    told(&b, "a", "learner-1", PST_REPORT_TYPE_CHECKPOINT);
+    told(&b, "a", "learner-1", PST_REPORT_TYPE_LOST);
+    b.now += 20 * SECOND;
+    beat_on(&b, "a", "ha", "10.0.0.1", NULL, "sandbox");
+    beat_at(&b, "b", "hb", "10.0.0.2");
+    feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+    assert_int_equal(job(&b)->generation, 1);
+    assert_non_null(strstr(job(&b)->reason, "its checkpoints lie on node a: penstock.isolation: none is weaker"));
+    done(&b);
+}
+
+static void test_nodes_called_localhost_are_one_computer_only_where_they_say_so(void **unused)
+{
+    bench b = start();
+    beat_at(&b, "a", "localhost", "127.0.0.1"); /* older LCMs */
+    beat_at(&b, "b", "localhost", "127.0.0.1");
+    submit(&b, pair);
+    assert_int_equal(job(&b)->state, PST_JOB_PUBLIC_STATE_REJECTED);
+    beat_on(&b, "a", "localhost", "127.0.0.1", "boot-1/4026531840", NULL);
+    beat_on(&b, "b", "localhost", "127.0.0.1", "boot-2/4026531840", NULL);
+    submit(&b, pair);
+    assert_int_equal(job(&b)->state, PST_JOB_PUBLIC_STATE_REJECTED);
+    beat_on(&b, "b", "otherwise", "127.0.0.1", "boot-1/4026531840", NULL);
+    submit(&b, pair);
+    assert_int_equal(job(&b)->state, PST_JOB_PUBLIC_STATE_PENDING);
+    done(&b);
+}
+
+/* Every address is known, and b's LCM cannot write the list: its supervisor says so every half minute. */
+static void test_gang_of_which_one_gets_no_list_ends(void **unused)
+{
+    bench b = spread(pair);
+    both(&b, PST_REPORT_TYPE_STARTED);
+    both(&b, PST_REPORT_TYPE_REACHABLE);
+    told(&b, "a", "learner-1", PST_REPORT_TYPE_RUNNING);
+    told(&b, "b", "learner-2", PST_REPORT_TYPE_DOWNLOADING);
+    told(&b, "b", "learner-2", PST_REPORT_TYPE_REACHABLE); /* delivered twice: no complaint */
+    for (int i = 0; i < 1000; i++) {                       /* it may prepare itself for as long as it takes */
+        b.now += SECOND;
+        beat(&b);
+        feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+    }
+    assert_null(job(&b)->reason_code);
+    int seconds = 0;
+    for (; seconds < 400 && !job(&b)->reason_code; seconds++) {
+        b.now += SECOND;
+        beat(&b);
+        if (seconds % 30 == 0)
+            told(&b, "b", "learner-2", PST_REPORT_TYPE_REACHABLE);
+        feed(&b, (trainer_in){.kind = PST_TRAINER_TICK});
+    }
+    assert_true(seconds > 290 && seconds < 310);
+    assert_string_equal(job(&b)->reason_code, "S101");
+    assert_non_null(strstr(job(&b)->reason, "learner-2 on node b has had no list of the gang's members"));
+    done(&b);
+}
+
+/* Ended by its node, with the nonce that its deployment had. */
+static void ends(bench *b, const char *id)
+{
+    char nonce[40] = "";
+    for (size_t i = 0; i < 100; i++)
+        if (!strcmp(b->given[i].id, id))
+            snprintf(nonce, sizeof nonce, "%s", b->given[i].nonce);
+    const pst_job_state *s = tcore_job(b->core, id);
+    pst_process_report r = {.training_id = (char *)(uintptr_t)id,
+                            .generation = s->generation,
+                            .process = (char *)"learner-1",
+                            .type = PST_REPORT_TYPE_EXITED,
+                            .time = b->now,
+                            .reporter = (char *)"supervisor:h",
+                            .node = s->node,
+                            .nonce = nonce,
+                            .has_exit_code = true};
+    feed(b, (trainer_in){.kind = PST_TRAINER_REPORT, .report = &r});
+}
+
+/* Narrow jobs of another queue come without end; a gang over several nodes runs all the same. */
+static void test_gang_is_not_starved_by_narrow_jobs(void **unused)
+{
+    bench b = start();
+    char narrow[64][64], gang[64];
+    int n = 0;
+    beat(&b);
+    for (; n < 8; n++) { /* both nodes are full */
+        submit(&b, "name: narrow\ncpus: 1\n" COMMAND);
+        snprintf(narrow[n], sizeof narrow[n], "%s", b.id);
+    }
+    submit(&b, "name: pair\nlearners: 2\ncpus: 3\n" COMMAND "penstock: {priority: 1}\n");
+    snprintf(gang, sizeof gang, "%s", b.id);
+    pst_queue_spec other = {.name = (char *)"other", .weight = 1};
+    feed(&b, (trainer_in){.kind = PST_TRAINER_QUEUE, .queue_name = "other", .queue = &other});
+    while (n < 64 && tcore_job(b.core, gang)->state == PST_JOB_PUBLIC_STATE_QUEUED) {
+        submit(&b, "name: narrow\ncpus: 1\n" COMMAND "penstock: {queue: other}\n");
+        snprintf(narrow[n], sizeof narrow[n], "%s", b.id);
+        n++;
+        b.now += 2 * SECOND;
+        beat(&b);
+        for (int i = 0; i < n; i++) /* the oldest that runs */
+            if (tcore_job(b.core, narrow[i])->state == PST_JOB_PUBLIC_STATE_PENDING) {
+                ends(&b, narrow[i]);
+                break;
+            }
+    }
+    assert_int_equal(tcore_job(b.core, gang)->state, PST_JOB_PUBLIC_STATE_PENDING);
+    assert_true(n < 24);
     done(&b);
 }
 
@@ -518,6 +701,12 @@ int main(void)
         cmocka_unit_test(test_gang_that_does_not_meet_names_who_is_missing_and_where),
         cmocka_unit_test(test_gang_each_process_has_its_checkpoints_told),
         cmocka_unit_test(test_gang_goes_back_to_where_its_checkpoints_lie),
+        cmocka_unit_test(test_gang_begins_where_the_checkpoints_are_that_are_left),
+        cmocka_unit_test(test_gang_says_why_the_node_of_its_checkpoints_is_shut),
+        cmocka_unit_test(test_job_says_why_the_node_of_its_checkpoints_is_shut),
+        cmocka_unit_test(test_nodes_called_localhost_are_one_computer_only_where_they_say_so),
+        cmocka_unit_test(test_gang_of_which_one_gets_no_list_ends),
+        cmocka_unit_test(test_gang_is_not_starved_by_narrow_jobs),
         cmocka_unit_test(test_gang_waits_for_a_full_node_that_keeps_its_checkpoints),
         cmocka_unit_test(test_job_that_names_a_node_waits_for_that),
     };

@@ -170,6 +170,49 @@ static void test_why_takes_the_beginning_of_an_id(void **state)
     pst_why_free(w);
 }
 
+/* There is room, and the queue's rules hold it back all the same: that is said, and what of the quota is in use. */
+static void test_why_tells_what_its_queue_lacks(void **state)
+{
+    pst_why *w = world();
+    pst_queue_spec q = {.name = pst_strdup("default"), .weight = 1, .quota = {.has_cpus = true, .cpus = 4}};
+    add_job(w, "{\"training_id\":\"training-narrow\",\"user\":\"ann\",\"state\":\"QUEUED\",\"submitted_at\":5," MANIFEST("1") "}");
+    add_job(w, "{\"training_id\":\"training-gone\",\"user\":\"ann\",\"queue\":\"nightly\",\"state\":\"QUEUED\"," MANIFEST("1") "}");
+    json_t *told = tell(w, "training-narrow", NULL);
+    says(told, "node n1 is ready; there is room for it");
+    says_not(told, "its queue holds it back");
+    json_decref(told);
+    pst_why_queue(w, &q);
+    told = tell(w, "training-narrow", NULL);
+    says_not(told, "its queue holds it back"); /* 3 + 1 = 4 */
+    assert_null(json_object_get(told, "queue_lacks"));
+    json_decref(told);
+    told = tell(w, "training-low", NULL);
+    says(told, "its queue holds it back, whatever room there is: queue default has 3 of its quota of 4 CPUs in use and the job needs 2");
+    assert_non_null(json_object_get(told, "queue_lacks"));
+    json_decref(told);
+    told = tell(w, "training-gone", NULL);
+    says(told, "queue nightly was deleted");
+    json_decref(told);
+    pst_why_free(w);
+}
+
+/* Every task's id begins with its array's. */
+static void test_why_the_beginning_of_an_arrays_id_means_the_array(void **state)
+{
+    pst_why *w = world();
+    add_job(w, "{\"training_id\":\"training-sweep\",\"state\":\"PROCESSING\",\"array\":{\"indices\":\"0-1\",\"tasks\":2,\"admitted\":2,"
+               "\"running\":1,"
+               "\"waiting\":1}}");
+    add_job(w, "{\"training_id\":\"training-sweep-0\",\"state\":\"PROCESSING\",\"node\":\"n1\",\"array_of\":\"training-sweep\"}");
+    add_job(w, "{\"training_id\":\"training-sweep-1\",\"state\":\"QUEUED\",\"array_of\":\"training-sweep\",\"array_index\":1}");
+    json_t *told = tell(w, "training-sw", NULL);
+    assert_string_equal(json_string_value(json_object_get(told, "training_id")), "training-sweep");
+    json_decref(told);
+    pst_err err = {0};
+    assert_int_equal(pst_why_tell(w, "training-sweep-", NULL, NOW_US, &told, &err), PST_EINVAL); /* which of its tasks? */
+    pst_why_free(w);
+}
+
 static void test_why_where_no_node_has_reported(void **state)
 {
     pst_why *w = pst_why_new();
@@ -189,6 +232,8 @@ int main(void)
         cmocka_unit_test(test_why_of_a_running_one_tells_whether_its_node_is_heard),
         cmocka_unit_test(test_why_names_no_job_of_others_to_a_user),
         cmocka_unit_test(test_why_takes_the_beginning_of_an_id),
+        cmocka_unit_test(test_why_tells_what_its_queue_lacks),
+        cmocka_unit_test(test_why_the_beginning_of_an_arrays_id_means_the_array),
         cmocka_unit_test(test_why_where_no_node_has_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
