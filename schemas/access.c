@@ -18,6 +18,7 @@ static const struct {
     [PST_COMPONENT_USER] = {"user", "submits jobs, registers models, applies pipelines; with --pipeline FILE replays its dead letters"},
     [PST_COMPONENT_VIEWER] = {"viewer",
                               "list, show, logs, metrics, cat: looks and changes nothing; with --pipeline FILE at its dead letters"},
+    [PST_COMPONENT_AUDITOR] = {"auditor", "reads what the gateway's users changed, and were refused: penstock cat -t"},
 };
 
 /* What is no topic of topics.def. `suffix` follows the prefix, except for a name that begins with '=' : that stands as it is. */

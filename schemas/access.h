@@ -18,8 +18,9 @@ typedef enum {
     PST_COMPONENT_LCM, /* and the supervisors that it starts: they write with its credentials */
     PST_COMPONENT_GATEWAY,
     PST_COMPONENT_SCORER,
-    PST_COMPONENT_USER,   /* people and programs that submit jobs, register models, apply pipelines */
-    PST_COMPONENT_VIEWER, /* who only looks */
+    PST_COMPONENT_USER,    /* people and programs that submit jobs, register models, apply pipelines */
+    PST_COMPONENT_VIEWER,  /* who only looks */
+    PST_COMPONENT_AUDITOR, /* who looks at what users did */
     PST_COMPONENT_COUNT
 } pst_component;
 

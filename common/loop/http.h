@@ -98,6 +98,10 @@ int pst_http_port(const pst_http *s);
 const char *pst_http_url(const pst_http *s); /* "http://127.0.0.1:8080" */
 bool pst_http_is_loopback(const pst_http *s);
 bool pst_http_is_tls(const pst_http *s);
+/* fn is told of every answer when it begins, also where its client has gone; data is still there. One at a time; NULL = none any more. */
+void pst_http_set_replied(pst_http *s, void (*fn)(void *arg, const pst_http_req *req, int status), void *arg);
+/* Ends the open streams for whose data (pst_http_set_data; may be NULL) stays says false: event streams with the comment why, websockets with 1008, files broken off. */
+void pst_http_end_streams(pst_http *s, bool (*stays)(void *arg, const void *data), void *arg, const char *why);
 /* No new connections; idle ones closed; streams end with a comment; the others end with their reply. done(arg) once none is left. */
 void pst_http_drain(pst_http *s, void (*done)(void *arg), void *arg);
 /* Closes everything now, streams with on_close. Requests not answered yet stay valid until answered. Not from within a handler or on_close. */
@@ -140,7 +144,7 @@ bool pst_http_shows_token(const pst_http_req *r, const char *token);
 /* The same for the token of a file (secret.h); a request that does not show it is answered here: 401, or 403 where there is no such file. */
 bool pst_http_asks_token(pst_http_req *r, const char *token_path);
 const char *pst_http_place(const pst_http_req *r); /* the segment that was taken off its path (pst_http_set_place), or NULL */
-/* One pointer for filter and handler; free_data (may be NULL) ends it with the request, or with the next one that is set. */
+/* One pointer for filter and handler; free_data (may be NULL) ends it with the request, or the stream that it became, or with the next one that is set. */
 void pst_http_set_data(pst_http_req *r, void *data, void (*free_data)(void *data));
 void *pst_http_data(const pst_http_req *r);
 

@@ -39,6 +39,8 @@ struct pst_http {
     void *fallback_arg;
     bool (*problem)(void *arg, pst_http_req *req, int status, const char *detail);
     void *problem_arg;
+    void (*replied)(void *arg, const pst_http_req *req, int status);
+    void *replied_arg;
     void (*drained)(void *arg);
     void *drained_arg;
     conn *conns;
@@ -121,6 +123,8 @@ struct pst_http_stream {
     void (*on_close)(void *arg);
     void (*on_drained)(void *arg);
     void *arg;
+    void *data; /* its request's */
+    void (*free_data)(void *data);
     int64_t last_us;
 };
 
@@ -138,6 +142,7 @@ void http_conn_close(conn *c);                      /* now; ends its stream */
 void http_conn_deadline(conn *c, int64_t ms);
 
 /* http_reply.c */
+void http_told(const pst_http_req *r, int status); /* the answer begins: who wants to know is told */
 void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const char *type,
                      int64_t length); /* length -1 = unknown: close, -2 = chunked */
 

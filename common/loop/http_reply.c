@@ -134,9 +134,16 @@ void http_reply_head(pst_http_req *r, struct evbuffer *out, int status, const ch
     evbuffer_add(out, "\r\n", 2);
 }
 
+void http_told(const pst_http_req *r, int status)
+{
+    if (r->server && r->server->replied)
+        r->server->replied(r->server->replied_arg, r, status);
+}
+
 void pst_http_reply(pst_http_req *r, int status, const char *content_type, const void *body, size_t len)
 {
     conn *c = r->conn;
+    http_told(r, status);
     if (c) {
         PST_ASSERT(c->req == r && !c->stream); /* one answer for each request, and to the one at hand */
         if (r->server->draining)

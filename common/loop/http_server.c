@@ -313,6 +313,12 @@ void pst_http_set_problem(pst_http *s, bool (*fn)(void *arg, pst_http_req *req, 
     s->problem_arg = arg;
 }
 
+void pst_http_set_replied(pst_http *s, void (*fn)(void *arg, const pst_http_req *req, int status), void *arg)
+{
+    s->replied = fn;
+    s->replied_arg = arg;
+}
+
 int pst_http_port(const pst_http *s)
 {
     return s->port;

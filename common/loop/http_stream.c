@@ -45,6 +45,8 @@ static void finish(pst_http_stream *st)
 static void stream_free(pst_http_stream *st)
 {
     pst_timer_free(st->heartbeat);
+    if (st->data && st->free_data)
+        st->free_data(st->data);
     free(st->ws);
     free(st);
 }
@@ -68,6 +70,10 @@ pst_http_stream *http_stream_begin(pst_http_req *r, int status, const char *type
     st->arg = arg;
     st->head_only = r->head_only;
     st->last_us = pst_mono_us();
+    http_told(r, status);
+    st->data = r->data;
+    st->free_data = r->free_data;
+    r->data = NULL;
     conn *c = r->conn;
     if (c) {
         PST_ASSERT(c->req == r && !c->stream && c->state == CONN_BUSY);
@@ -212,6 +218,22 @@ void http_stream_flushed(pst_http_stream *st)
     } else if (st->on_drained) {
         st->on_drained(st->arg);
     }
+}
+
+/* None is closed here: each has what is on its way to take still, and its on_close follows. */
+void pst_http_end_streams(pst_http *s, bool (*stays)(void *arg, const void *data), void *arg, const char *why)
+{
+    pst_buf text = {0};
+    pst_buf_printf(&text, ": %s\n\n", why);
+    for (const conn *c = s->conns; c; c = c->next) {
+        pst_http_stream *st = c->stream;
+        if (!st || st->ended || stays(arg, st->data))
+            continue;
+        if (st->ws)
+            st->ws->code = WS_POLICY;
+        http_stream_drop(st, text.data);
+    }
+    pst_buf_done(&text);
 }
 
 void http_stream_drain(pst_http_stream *st)

@@ -164,7 +164,12 @@ int gw_bearer_weigh(gw_bearer *b, const gw_users *users, const char *token, int6
     if (!rc) {
         bool speaks = false;
         unsigned claimed = roles_of_claims(claims, &speaks);
-        *ret_caller = (gw_caller){.roles = u ? u->roles : claimed || speaks ? claimed : b->roles};
+        const json_t *exp = json_object_get(claims, "exp");
+        *ret_caller = (gw_caller){.roles = u                   ? u->roles
+                                           : claimed || speaks ? claimed
+                                                               : b->roles,
+                                  .via = "token",
+                                  .until_s = json_number_value(exp) < 1e15 ? (int64_t)json_number_value(exp) + PST_JWT_SKEW_S : 0};
         memcpy(ret_caller->name, name, strlen(name) + 1);
         if (!ret_caller->roles)
             rc = refuse(

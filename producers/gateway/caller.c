@@ -54,11 +54,31 @@ char *gw_roles_text(unsigned bits)
     return b.len ? pst_buf_steal(&b) : pst_strdup("");
 }
 
+static void caller_free(void *arg)
+{
+    gw_caller *c = arg;
+    free(c->request_id);
+    free(c->training_id);
+    free(c);
+}
+
 void gw_caller_set(pst_http_req *req, const gw_caller *caller)
 {
     gw_caller *c = pst_alloc(sizeof *c);
     *c = *caller;
-    pst_http_set_data(req, c, free);
+    c->request_id = c->training_id = NULL;
+    pst_http_set_data(req, c, caller_free);
+}
+
+void gw_caller_note(pst_http_req *req, const char *request_id, const char *training_id)
+{
+    gw_caller *c = pst_http_data(req);
+    if (!c)
+        return;
+    free(c->request_id);
+    free(c->training_id);
+    c->request_id = pst_strdup(request_id);
+    c->training_id = pst_strdup(training_id);
 }
 
 const gw_caller *gw_caller_of(const pst_http_req *req)

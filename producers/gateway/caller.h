@@ -18,6 +18,12 @@ typedef struct gw_caller {
     char name[GW_NAME_MAX + 1]; /* "" = nobody is told apart */
     unsigned roles;
     bool granted; /* let in for this {id} a moment ago: sees that job */
+    /* What his streams and the audit rest on. */
+    const char *via;                /* how he is known: "password", "session", "token", "granted"; NULL = not at all */
+    int64_t until_s;                /* his session or token ends then; 0 = neither */
+    char bound[65];                 /* a digest of his line in the users file, */
+    unsigned keys;                  /* and which of the provider's sets of keys it was */
+    char *request_id, *training_id; /* of what was published for the request */
 } gw_caller;
 
 /* Letters, digits and . _ @ + - ; begins with a letter or digit. */
@@ -27,8 +33,10 @@ unsigned gw_role_parse(const char *word, size_t len);
 /* "viewer, user"; free() */
 char *gw_roles_text(unsigned roles);
 
-void gw_caller_set(pst_http_req *req, const gw_caller *caller); /* copied */
-const gw_caller *gw_caller_of(const pst_http_req *req);         /* never NULL */
+void gw_caller_set(pst_http_req *req, const gw_caller *caller); /* copied, but for the two ids */
+/* That was published for this request: for the audit. Either may be NULL. */
+void gw_caller_note(pst_http_req *req, const char *request_id, const char *training_id);
+const gw_caller *gw_caller_of(const pst_http_req *req); /* never NULL */
 const char *gw_caller_name(const pst_http_req *req);
 bool gw_caller_is_operator(const pst_http_req *req); /* by his role; who shows the one token is none by name */
 bool gw_caller_sees_all(const pst_http_req *req);

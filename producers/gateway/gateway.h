@@ -46,8 +46,9 @@ typedef struct gw_state {
     pst_timer *look_again;
     gw_feed *feed;
     gw_publisher *publisher;
-    pst_store *store; /* sqlite:, mongodb:; opened at first use, NULL until it is there */
-    pst_view *view;   /* memory: only */
+    struct gw_audit *audit; /* audit.h; NULL: nobody is told apart */
+    pst_store *store;       /* sqlite:, mongodb:; opened at first use, NULL until it is there */
+    pst_view *view;         /* memory: only */
     pst_dump *dump;
     const pst_serving_ops *serve;   /* NULL: none */
     const pst_scoring_ops *scoring; /* NULL: none */
@@ -87,8 +88,6 @@ void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *
 /* From time to time: events whose owner was not known are looked at again. */
 void gw_hub_again(gw_hub *h);
 void gw_hub_set_owners(gw_hub *h, const char *(*owner_of)(void *arg, const char *training_id), void *arg);
-/* Ends all streams, whose clients come again and are weighed anew: who may what has changed. */
-void gw_hub_end_streams(gw_hub *h);
 /* Records come (away NULL, as at first), or why they do not: each client is told when that changes, and a new one while it is so, as an event
  * `kafka` of {"reached", "why"}, whatever its kinds. */
 void gw_hub_kafka(gw_hub *h, const char *away);

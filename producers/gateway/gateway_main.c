@@ -2,6 +2,7 @@
  * over would; what takes long (reading topics) has threads of its own that post their results to the loop. The drain ends streams with a comment and
  * gives open requests time to be answered; a second signal ends the loop at once. */
 #include "producers/gateway/gateway.h"
+#include "producers/gateway/audit.h"
 #include "producers/gateway/caller.h"
 #include "producers/gateway/gateway_verb.h"
 #include "producers/gateway/openapi.h"
@@ -21,7 +22,7 @@
 #include <string.h>
 
 typedef struct gateway_opts {
-    int64_t port, models_mib, infer_seconds;
+    int64_t port, models_mib, infer_seconds, user_rate, user_burst;
     const char *listen, *tls_cert, *tls_key, *auth, *users, *jwks, *issuer, *audience, *jwt_role;
     pst_opt_list hosts;
 } gateway_opts;
@@ -48,6 +49,10 @@ static const pst_opt gateway_table[] = {
      "the role of a token that has no roles (claims roles, role; groups with none of ours) and whose subject is in no line of --users; "
      "none: it "
      "is refused"},
+    {"user-rate", 0, PST_OPT_INT, offsetof(gateway_opts, user_rate), "N 0..1000000", "200",
+     "requests a second that one user may send under --users and --jwks; beyond: 429 with Retry-After; 0 = any number"},
+    {"user-burst", 0, PST_OPT_INT, offsetof(gateway_opts, user_burst), "N 1..1000000", "1000",
+     "how many of them may come at once after a pause"},
     {"models-mib", 0, PST_OPT_INT, offsetof(gateway_opts, models_mib), "MIB 16..1048576", "1024",
      "memory for models that answer requests (/v2); those asked for longest ago are closed for others"},
     {"infer-seconds", 0, PST_OPT_INT, offsetof(gateway_opts, infer_seconds), "S 1..3600", "30",
@@ -86,12 +91,6 @@ static int make_token(const char *state_dir, char **ret_token, pst_err *err)
     return rc ? rc : pst_token_make(state_dir, wanted && *wanted ? wanted : NULL, ret_token, err);
 }
 
-static void users_changed(void *arg)
-{
-    const gw_state *g = arg;
-    gw_hub_end_streams(g->hub);
-}
-
 static int use_users(gw_state *g, const gateway_opts *o, pst_err *err)
 {
     gw_users *users = NULL;
@@ -120,7 +119,7 @@ static int use_users(gw_state *g, const gateway_opts *o, pst_err *err)
         gw_users_free(users);
     else
         rc = gw_who_use_users(g->who, g->loop, users, bearer, err);
-    gw_who_on_change(g->who, users_changed, g);
+    gw_who_limit(g->who, (int)o->user_rate, (int)o->user_burst);
     return rc;
 }
 
@@ -215,6 +214,8 @@ static int wire(gw_state *g, const gateway_opts *o, pst_err *err)
         rc = pst_view_start(g->client, "memory:", &g->view, err);
     if (rc >= 0)
         rc = gw_publisher_new(g, &g->publisher, err);
+    if (rc >= 0 && (o->users || o->jwks))
+        rc = gw_audit_start(g, &g->audit, err);
     if (rc >= 0)
         rc = gw_feed_start(g, &g->feed, err);
     if (rc >= 0)
@@ -249,6 +250,7 @@ static void take_apart(gw_state *g)
     gw_mlflow_stop(g);
     gw_await_end(g);
     gw_who_free(g->who);
+    gw_audit_free(g->audit);
     pst_http_free(g->http);
     pst_view_stop(g->view);
     pst_store_close(g->store);

@@ -447,12 +447,6 @@ void gw_hub_set_owners(gw_hub *h, const char *(*owner_of)(void *arg, const char 
     h->owner_arg = arg;
 }
 
-void gw_hub_end_streams(gw_hub *h)
-{
-    while (h->clients)
-        pst_http_stream_abort(h->clients->stream);
-}
-
 void gw_hub_attach(gw_hub *h, pst_http_req *req, const char *kinds, const char *key, const char *only)
 {
     if (h->n_clients >= STREAMS_MAX) {

@@ -2,6 +2,7 @@
  * 202 means that the event cannot be lost any more. Reports are fetched by a timer of 2 ms that runs only while somebody waits, since librdkafka's
  * thread may not touch the loop's requests. */
 #include "producers/gateway/after.h"
+#include "producers/gateway/caller.h"
 
 #include "common/base/log.h"
 #include "common/bus/bus.h"
@@ -47,6 +48,7 @@ static void on_delivery(void *arg, const pst_delivery *d)
         return;
     PST_ASSERT(w->p == arg);
     const char *before = pst_log_job(w->training_id);
+    gw_caller_note(w->req, w->request_id, w->training_id);
     if (d->code) {
         pst_log_limited(PST_LOG_WARN, "gateway", "not_published", "event=not_published request_id=%.100s trace_id=%.*s reason=\"%s\"",
                         w->request_id, PST_TRACE_ID_LEN, w->trace.text + PST_TRACE_ID_AT, d->text ? d->text : "");

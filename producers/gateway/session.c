@@ -73,6 +73,14 @@ char *gw_session_name(const char *value)
     return parts(value, &until_s, code, &name) ? pst_strdup(name) : NULL;
 }
 
+int64_t gw_session_until(const char *value)
+{
+    int64_t until_s;
+    char code[CODE_HEX + 1];
+    const char *name;
+    return parts(value, &until_s, code, &name) ? until_s : 0;
+}
+
 bool gw_session_is(const gw_session_key *key, const char *value, const char *bound, int64_t now_s)
 {
     int64_t until_s;

@@ -17,6 +17,8 @@ void gw_session_key_make(const char *secret, gw_session_key *ret_key);
 char *gw_session_make(const gw_session_key *key, const char *name, const char *bound, int64_t until_s);
 /* The name in a value, not believed yet; free(), or NULL. */
 char *gw_session_name(const char *value);
+/* Until when it says that it is good, not believed yet; 0: it is none. */
+int64_t gw_session_until(const char *value);
 bool gw_session_is(const gw_session_key *key, const char *value, const char *bound, int64_t now_s);
 /* 32 hex digits for this name, to be guessed by nobody without the key; free(). */
 char *gw_session_place(const gw_session_key *key, const char *name);

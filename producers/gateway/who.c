@@ -11,11 +11,13 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/base/map.h"
 #include "producers/gateway/caller.h"
 #include "producers/gateway/ffdl.h"
 #include "producers/gateway/login.h"
 #include "producers/gateway/mlflow.h"
 #include "producers/gateway/oip.h"
+#include "producers/gateway/rate.h"
 #include "producers/gateway/routes.h"
 #include "producers/gateway/session.h"
 #include "producers/gateway/verifier.h"
@@ -43,9 +45,11 @@ struct gw_who {
     gw_bearer *bearer; /* NULL: the one token, or nobody is asked */
     gw_verifier *verifier;
     gw_session_key session_key;
-    pst_timer *look; /* at the users' file */
-    void (*changed)(void *arg);
-    void *changed_arg;
+    pst_timer *look;    /* at the users' file */
+    pst_map logged_out; /* name → until when the sessions before it would have been good, as int64_t */
+    unsigned keys;      /* counts the provider's sets of keys */
+    gw_rate *rate;      /* NULL: no limit */
+    pst_http *http;
 };
 
 static char *derive(const char *what, const char *token)
@@ -82,12 +86,48 @@ void gw_who_free(gw_who *w)
     gw_verifier_free(w->verifier); /* before the users, of whom its answers are */
     gw_users_free(w->users);
     gw_bearer_free(w->bearer);
+    gw_rate_free(w->rate);
+    pst_map_done(&w->logged_out, free);
     pst_timer_free(w->look);
     explicit_bzero(&w->session_key, sizeof w->session_key);
     free(w->token);
     free(w->cookie);
     free(w->place);
     free(w);
+}
+
+/* ---- what a stream rests on: looked at every second, because nobody asks it again ---- */
+
+/* What a user's line says, as a digest: who is not in the file has one as well. */
+static void bound_of(const gw_who *w, const char *name, char ret_hex[65])
+{
+    const gw_user *u = gw_users_find(w->users, name);
+    char *text = u ? pst_sprintf("%u %s", u->roles, u->secret) : pst_strdup("nobody");
+    pst_sha256_hex(text, strlen(text), ret_hex);
+    explicit_bzero(text, strlen(text));
+    free(text);
+}
+
+/* A session that would have been good until until_s was begun before its user logged out. */
+static bool is_logged_out(const gw_who *w, const char *name, int64_t until_s)
+{
+    const int64_t *before_s = pst_map_get(&w->logged_out, name);
+    return before_s && until_s <= *before_s;
+}
+
+static bool stays(void *arg, const void *data)
+{
+    const gw_who *w = arg;
+    const gw_caller *c = data;
+    char bound[65];
+    if (!c || !*c->name)
+        return true; /* the one token */
+    if (c->until_s && pst_now_us() / 1000000 >= c->until_s)
+        return false;
+    if (!strcmp(c->via, "session") && is_logged_out(w, c->name, c->until_s))
+        return false;
+    bound_of(w, c->name, bound);
+    return !strcmp(bound, c->bound) && (strcmp(c->via, "token") || c->keys == w->keys);
 }
 
 static void look(void *arg)
@@ -101,11 +141,17 @@ static void look(void *arg)
     int keys = gw_bearer_again(w->bearer, &err);
     if (keys < 0)
         pst_log(PST_LOG_WARN, "gateway", "event=keys_kept reason=\"%s; the keys of before stay\"", err.text);
-    if (users <= 0 && keys <= 0)
-        return;
-    pst_log(PST_LOG_INFO, "gateway", "event=users_read");
-    if (w->changed)
-        w->changed(w->changed_arg);
+    w->keys += keys > 0;
+    if (users > 0 || keys > 0)
+        pst_log(PST_LOG_INFO, "gateway", "event=users_read");
+    if (w->http)
+        pst_http_end_streams(w->http, stays, w, "who this was shown to is no longer let in as before; log in again");
+}
+
+void gw_who_limit(gw_who *w, int per_second, int burst)
+{
+    gw_rate_free(w->rate);
+    w->rate = per_second > 0 ? gw_rate_new(per_second, burst) : NULL;
 }
 
 int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, gw_bearer *take_bearer, pst_err *err)
@@ -116,12 +162,6 @@ int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, gw_bearer 
     w->users = take_users;
     w->look = pst_timer_new(loop, LOOK_US, LOOK_US, look, w);
     return gw_verifier_new(loop, &w->verifier, err);
-}
-
-void gw_who_on_change(gw_who *w, void (*fn)(void *arg), void *arg)
-{
-    w->changed = fn;
-    w->changed_arg = arg;
 }
 
 char *gw_who_name(const pst_http_req *req)
@@ -251,12 +291,39 @@ static bool role_fits(pst_http_req *req, const gw_caller *c)
     return false;
 }
 
-static bool enter_as(pst_http_req *req, const gw_user *u, bool granted)
+static bool rate_fits(gw_who *w, pst_http_req *req, const gw_caller *c)
 {
-    gw_caller c = {.roles = u->roles, .granted = granted};
+    char text[24];
+    int wait_s = gw_rate_take(w->rate, c->name, pst_mono_us());
+    if (!wait_s)
+        return true;
+    snprintf(text, sizeof text, "%d", wait_s);
+    pst_http_add_header(req, "Retry-After", text);
+    pst_http_problem(req, 429, "too-many-requests", NULL,
+                     "this user sends more requests a second than one may here (penstock gateway --user-rate); go on after Retry-After");
+    return false;
+}
+
+static bool enter(gw_who *w, pst_http_req *req, gw_caller *c)
+{
+    bound_of(w, c->name, c->bound);
+    c->keys = w->keys;
+    gw_caller_set(req, c);
+    return rate_fits(w, req, c) && role_fits(req, c);
+}
+
+static gw_caller caller_of(const gw_user *u, const char *via, int64_t until_s)
+{
+    gw_caller c = {.roles = u->roles, .via = via, .until_s = until_s};
     snprintf(c.name, sizeof c.name, "%s", u->name);
-    gw_caller_set(req, &c);
-    return role_fits(req, &c);
+    return c;
+}
+
+static bool enter_as(gw_who *w, pst_http_req *req, const gw_user *u, const char *via, int64_t until_s)
+{
+    gw_caller c = caller_of(u, via, until_s);
+    c.granted = !strcmp(via, "granted");
+    return enter(w, req, &c);
 }
 
 /* A request, or a login, whose password is being looked at. */
@@ -278,7 +345,12 @@ static char *place_of(const gw_who *w, const char *name)
 
 static void set_session(gw_who *w, pst_http_req *req, const gw_user *u)
 {
+    const int64_t *before_s = pst_map_get(&w->logged_out, u->name);
     int64_t until_s = pst_now_us() / 1000000 + SESSION_S;
+    if (before_s && until_s <= *before_s) /* logged out in this very second */
+        until_s = *before_s + 1;
+    gw_caller c = caller_of(u, "password", until_s);
+    gw_caller_set(req, &c);
     char *place = place_of(w, u->name), *value = gw_session_make(&w->session_key, u->name, u->secret, until_s),
          *path = pst_sprintf("/%s/", place);
     char *cookie = pst_sprintf("%s=%s; Path=%s; Max-Age=%d; %s", w->cookie_name, value, path, SESSION_S, w->kept);
@@ -302,7 +374,7 @@ static void settle(gw_who *w, pst_http_req *req, const gw_user *u, bool login)
         gw_login_form(req, 401, "No user has this name and password.");
     else if (!u)
         ask_user(w, req, not_right);
-    else if (enter_as(req, u, false))
+    else if (enter_as(w, req, u, "password", 0))
         pst_http_resume(req);
 }
 
@@ -310,6 +382,11 @@ static void settle(gw_who *w, pst_http_req *req, const gw_user *u, bool login)
 static void verified(void *arg, bool right)
 {
     waiting *x = arg;
+    if (!right && *x->name) { /* the audit names who was meant; he is let in nowhere by that */
+        gw_caller c = {.via = "password"};
+        snprintf(c.name, sizeof c.name, "%s", x->name);
+        gw_caller_set(x->req, &c);
+    }
     if (!right)
         pst_log_limited(PST_LOG_WARN, "gateway", "wrong_password", "event=wrong_password address=%s", pst_http_peer(x->req));
     settle(x->w, x->req, right ? gw_users_find(x->w->users, x->name) : NULL, x->login);
@@ -354,7 +431,7 @@ static bool enter_by_basic(gw_who *w, pst_http_req *req)
         explicit_bzero(password, strlen(password));
     free(password);
     free(name);
-    return u && enter_as(req, u, false);
+    return u && enter_as(w, req, u, "password", 0);
 }
 
 static bool enter_by_token(gw_who *w, pst_http_req *req, const char *token)
@@ -366,16 +443,18 @@ static bool enter_by_token(gw_who *w, pst_http_req *req, const char *token)
         ask_user(w, req, err.text);
         return false;
     }
-    gw_caller_set(req, &c);
-    return role_fits(req, &c);
+    return enter(w, req, &c);
 }
 
 /* The user of the cookie; NULL: there is none, or it is not good. A cookie is good at its user's place alone, where browsers keep it. */
-static const gw_user *user_of_cookie(const gw_who *w, const pst_http_req *req)
+static const gw_user *user_of_cookie(const gw_who *w, const pst_http_req *req, int64_t *ret_until_s)
 {
     char *value = pst_http_cookie(req, w->cookie_name), *name = gw_session_name(value);
     const gw_user *u = name ? gw_users_find(w->users, name) : NULL;
     if (u && !gw_session_is(&w->session_key, value, u->secret, pst_now_us() / 1000000))
+        u = NULL;
+    *ret_until_s = u ? gw_session_until(value) : 0;
+    if (u && is_logged_out(w, u->name, *ret_until_s))
         u = NULL;
     char *place = u ? place_of(w, u->name) : NULL;
     if (place && !pst_secret_equal(pst_http_place(req), place))
@@ -401,12 +480,13 @@ static bool user_may_enter(gw_who *w, pst_http_req *req, unsigned flags)
         return enter_by_token(w, req, shown + 7 + strspn(shown + 7, " "));
     if (shown)
         return enter_by_basic(w, req);
-    const gw_user *u = user_of_cookie(w, req);
+    int64_t until_s;
+    const gw_user *u = user_of_cookie(w, req, &until_s);
     if (u)
-        return enter_as(req, u, false);
+        return enter_as(w, req, u, "session", until_s);
     u = (flags & GW_GRANTED) ? user_of_grant(w, req) : NULL;
     if (u)
-        return enter_as(req, u, true);
+        return enter_as(w, req, u, "granted", 0);
     ask_user(w, req, "send name and password of a user as basic authentication, or a signed token as Authorization: Bearer JWT");
     return false;
 }
@@ -425,6 +505,13 @@ void gw_who_login(gw_who *w, pst_http_req *req, const char *name, const char *pa
 
 void gw_who_logout(gw_who *w, pst_http_req *req)
 {
+    const char *name = gw_caller_name(req);
+    if (name) {
+        int64_t *before_s = pst_alloc(sizeof *before_s);
+        *before_s = pst_now_us() / 1000000 + SESSION_S;
+        free(pst_map_put(&w->logged_out, name, before_s));
+        pst_http_end_streams(w->http, stays, w, "logged out");
+    }
     const char *place = pst_http_place(req);
     char *cookie = pst_sprintf("%s=; Path=/%s%sMax-Age=0; %s", w->cookie_name, place ? place : "", place ? "/; " : "; ", w->kept);
     pst_http_add_header(req, "Set-Cookie", cookie);
@@ -479,6 +566,7 @@ static bool refuse(void *arg, pst_http_req *req, int status, const char *detail)
 void gw_who_guard(gw_who *w, pst_http *http)
 {
     snprintf(w->cookie_name, sizeof w->cookie_name, "penstock_%d", pst_http_port(http));
+    w->http = http;
     w->kept = pst_http_is_tls(http) ? "HttpOnly; Secure; SameSite=Strict" : "HttpOnly; SameSite=Strict";
     if (w->place)
         pst_http_set_place(http, w->bearer ? "page-*" : w->place);

@@ -25,8 +25,9 @@ gw_who *gw_who_new(const char *token);
 /* From here on users are asked, not for the token: that is what sessions rest on. Takes users, which may be NULL (tokens alone), and bearer. Before
  * gw_who_guard. */
 int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, gw_bearer *take_bearer, pst_err *err);
-/* fn is called when the users' file has changed and was taken. */
-void gw_who_on_change(gw_who *w, void (*fn)(void *arg), void *arg);
+/* Each user may send so many requests a second, and so many at once; per_second 0: any number. After gw_who_use_users. */
+void gw_who_limit(gw_who *w, int per_second, int burst);
+/* Whoever was let in, and has a stream open, is out within a second when his session or token ends, when he logs out, or when his line or the provider's keys change. */
 /* Answers the requests that it keeps, of which some go on to their handlers: before what these use is freed. Lets in only who needs no looking at from here
  * on. NULL-safe. */
 void gw_who_stop(gw_who *w);
@@ -39,6 +40,7 @@ void gw_who_grant(gw_who *w, const char *peer, const char *user, const char *tra
 char *gw_who_name(const pst_http_req *req);
 /* POST /login: name and password, which may be NULL, against the users file; answers req with a session, or with the form again. */
 void gw_who_login(gw_who *w, pst_http_req *req, const char *name, const char *password);
+/* Ends all sessions of the caller, wherever they were begun, and their streams; after a restart of the gateway one that was kept elsewhere is good again. */
 void gw_who_logout(gw_who *w, pst_http_req *req);
 
 #endif

@@ -178,6 +178,8 @@ def page():
     check(ask(None, "/login", "POST", "name=ann&password=wrong", form)[0] == 401, "a wrong password opens the page")
     status, _, headers = ask(None, "/login", "POST", urllib.parse.urlencode({"name": "ann", "password": WORDS["ann"]}), form)
     check(status == 303 and "HttpOnly; Secure; SameSite=Strict" in headers["Set-Cookie"], f"login: {status} {headers}")
+    kept.append(headers["Set-Cookie"].partition(";")[0].partition("=")[2])
+    kept.append(headers["Location"].strip("/"))
     mine, place = {"Cookie": headers["Set-Cookie"].partition(";")[0]}, headers["Location"]
     shown.pop()  # the cookie is told there, to whom it belongs
     check("<html" in ask(None, place, headers={**mine, **html})[1] and json.loads(ask(None, place + "v1/me", headers=mine)[1]) == {"user": "ann", "roles": ["user"]}, "the session is not ann's")
@@ -268,6 +270,23 @@ def tokens(a):
     enters(mine, "ci", "user")
 
 
+def leaves():
+    """A logout ends the session and its streams, of which no other page and no kept cookie makes anything more."""
+    place, mine = page()
+    s, u = dial(20 * PATIENCE)
+    s.sendall(f"GET {place}events/stream HTTP/1.1\r\nHost: {u.netloc}\r\nCookie: {mine['Cookie']}\r\n\r\n".encode())
+    check(b" 200 " in s.recv(4096)[:20], "no stream for ann's session")
+    check(ask(None, place + "logout", "POST", headers={**mine, "Origin": "http://evil.example"})[0] == 403 and ask(None, place + "v1/me", headers=mine)[0] == 200, "another page logs ann out")
+    check(ask(None, place + "logout", "POST", headers=mine)[0] == 204, "no logout")
+    said = b""
+    while part := s.recv(65536):
+        said += part
+    check(b"logged out" in said, f"the stream ends with {said[-200:]}")
+    check(ask(None, place + "v1/me", headers=mine)[0] == 401, "a cookie that was kept goes on after the logout")
+    s.close()
+    time.sleep(1.1)  # a session that begins in the second of a logout has the same end as the one before
+
+
 def changes(place, mine):
     """Read again; a broken file changes nothing, a removed user is out, her session and open stream too."""
     s, u = dial(20 * PATIENCE)
@@ -286,21 +305,64 @@ def changes(place, mine):
     check(ask("bob", "/v1/me")[0] == 200, "the others are out, too")
 
 
+def audit(a, b):
+    """Who wanted what, and what came of it: all that was asked above, with nothing in it that lets anybody in."""
+    def found():
+        seen = p.events("audit")
+        return seen if any(e["user"] == "ann" and e["operation"] == "logout" for e in seen) else None
+    events = until(found, 30, "the events of the audit")
+    for wanted in ({"user": "ann", "operation": "submitJob", "outcome": "DONE", "status": 202, "request_id": "the-same", "training_id": a, "via": "password", "roles": "user"},
+                   {"user": "bob", "operation": "submitJob", "outcome": "DONE", "training_id": b}, {"user": "vera", "operation": "submitJob", "outcome": "DENIED", "status": 403, "request_id": None},
+                   {"user": "ann", "operation": "haltJob", "outcome": "FAILED", "status": 404, "target": f"/v1/jobs/{b}/halt"}, {"user": "olga", "operation": "deleteJob", "outcome": "DONE", "training_id": b},
+                   {"user": None, "outcome": "DENIED", "status": 401, "operation": "submitJob"}, {"user": "ann", "operation": "login", "outcome": "DENIED", "status": 401},
+                   {"user": "ann", "operation": "login", "outcome": "DONE", "status": 303, "target": "/login"}, {"user": "ci", "operation": "submitJob", "via": "token", "outcome": "DONE"},
+                   {"user": "dora", "operation": "submitJob", "outcome": "DENIED", "status": 403}, {"user": "bob", "operation": "applyPipeline", "outcome": "DENIED", "status": 403},
+                   {"user": "ann", "operation": "logout", "via": "session", "target": "/logout"}):
+        check(any(all(e[k] == v for k, v in wanted.items()) for e in events), f"no event of the audit says {wanted}; there are {[(e['user'], e['operation'], e['status']) for e in events]}")
+    for e in events:
+        check(e["method"] != "GET" or e["outcome"] == "DENIED", f"looking is recorded: {e}")
+        check(e["address"] == "127.0.0.1" and "?" not in e["target"] and "page-" not in e["target"], f"{e}")
+    check(ask("olga", "/v1/topics/penstock.audit/records")[0] == 403 and ask("vera", "/v1/topics/audit/records")[0] in (403, 404), "the gateway shows the audit")
+
+
+def paced():
+    """Of more requests than a user may send some are told to wait; nobody else is."""
+    with p.spawn("gateway", "--port", p.ports[0] + 5, "--users", users, "--user-rate", 1, "--user-burst", 3, log="paced.log") as w:
+        def ready():
+            with contextlib.suppress(OSError):
+                return urllib.request.urlopen(f"http://127.0.0.1:{p.ports[0] + 5}/health", timeout=5).status == 200
+        until(ready, 30, "a second gateway answers")
+
+        def me(name):
+            try:
+                with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{p.ports[0] + 5}/v1/me", headers=basic(name)), timeout=30 * PATIENCE) as r:
+                    return r.status, {}
+            except urllib.error.HTTPError as e:
+                return e.code, e.headers
+        said = [me("bob") for _ in range(12)]
+        check([s for s, _ in said].count(200) >= 3 and any(s == 429 and int(h["Retry-After"]) >= 1 for s, h in said), f"twelve requests of one user: {said}")
+        check(me("olga")[0] == 200, "another user pays for it")
+        w.terminate()
+        check(w.wait(30) == 0, "the second gateway does not end cleanly")
+
+
 def secrets():
+    check(ask("olga", "/state")[0] == 200 and ask(None, "/metrics")[0] == 200, "/state and /metrics")
     everything = {"answers": "\n".join(shown).encode(), **{str(f): f.read_bytes() for f in (p.dir / "state").rglob("*") if f.is_file() and not f.is_symlink()}}
-    everything["topics"] = b"\n".join(bytes(m.value() or b"") for t in ("jobs.requests", "jobs.events", "jobs.state", "logs", "workers") for m in p.read(PREFIX + t))
+    everything["topics"] = b"\n".join(bytes(m.value() or b"") for t in ("jobs.requests", "jobs.events", "jobs.state", "logs", "workers", "audit", "pipelines", "models") for m in p.read(PREFIX + t))
     everything["processes"] = b""
     for pid, _ in p.everything():
         with contextlib.suppress(OSError):  # not ours, or ended
             everything["processes"] += b"".join(Path(f"/proc/{pid}/{f}").read_bytes() for f in ("cmdline", "environ"))
     hashes = [line.split(":")[1] for line in users_text.splitlines()]
-    for secret in [*WORDS.values(), *hashes, p.token]:
+    everything["metrics"] = urllib.request.urlopen(f"{p.registry}/metrics", timeout=30).read() if p.registry else b""
+    for secret in [*WORDS.values(), *hashes, *kept, p.token]:
         for form in (secret, base64.b64encode(secret.encode()).decode().rstrip("=")):
-            where = [k for k, v in everything.items() if form.encode() in v and not (secret == p.token and k.endswith("/token"))]
+            where = [k for k, v in everything.items() if form.encode() in v and not (secret == p.token and k.endswith("/token")) and not (secret.startswith("page-") and k == "answers")]
             check(not where, f"a secret shows in {where}")
 
 
-shown = []
+shown, kept = [], []
 hashing()
 folder = Path(tempfile.mkdtemp(prefix="penstock-users-"))
 users, cert, cert_key = folder / "users", folder / "cert.pem", folder / "key.pem"
@@ -344,6 +406,9 @@ with Platform(up=False) as p:
     at_once()
     pipelines()
     tokens(a)
+    leaves()
+    audit(a, b)
+    paced()
     changes(*page())
     check([r for r in p.events("jobs.requests") if r["user"] not in (*ROLES, "ci")] == [], "a request of somebody else stands on the topic")
     secrets()
