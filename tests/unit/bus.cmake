@@ -19,3 +19,4 @@ pst_test(bus_security SOURCES live/test_bus_security.c LIBS pst_bus LABELS live 
 set_tests_properties(bus_mock_round bus_mock bus_mock_txn PROPERTIES COST 60)
 pst_test(wire_conf SOURCES unit/test_wire_conf.c LIBS pst_bus PkgConfig::RDKAFKA LABELS unit)
 pst_test(wire_where SOURCES live/test_wire_where.c LIBS pst_bus LABELS live TIMEOUT 900)
+pst_test(wire_share SOURCES unit/test_wire_share.c LIBS pst_bus LABELS unit)

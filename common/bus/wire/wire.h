@@ -27,16 +27,20 @@ typedef struct wire_life {
     int (*serve)(wire_handle *h, int timeout_ms);
     int (*fatal)(wire_handle *h, char *text, size_t size);
     void (*free)(wire_handle *h); /* all of it, the net too */
+    /* While a question is waited for on the owner's thread: the group is served, what is due is sent; nothing is told. NULL = nothing is due. */
+    void (*work)(wire_handle *h);
+    int (*offsets_at)(wire_handle *h, bus_places *list,
+                      int timeout_ms); /* NULL = wire_ask_offsets(); a consumer is asked from other threads, too */
+    int (*committed)(wire_handle *h, bus_places *list, int timeout_ms); /* NULL = it has no group */
 } wire_life;
 
 struct wire_handle { /* the first member of a consumer and of a producer: their bus_handle * is one of these */
     const wire_life *life;
     wire_net *net;
     bus_listener to;
+    const struct wire_conf *conf;
     const char *group;     /* whose committed offsets are asked for; NULL = none */
     bool read_uncommitted; /* how far "the end" is */
-    bool (*ask_for)(wire_handle *h, void (*fn)(void *arg), void *arg,
-                    int timeout_ms); /* from another thread: the owner asks; NULL = ask here */
 };
 
 static inline wire_handle *wire_handle_of(bus_handle *h)

@@ -1,0 +1,733 @@
+/* wire_fetch.c - Fetch: records of assigned partitions, from their brokers into chunks, and out of chunks in order.
+ *
+ * Versions 11 to 16 (Kafka 2.6 … 4.x): fetch sessions (KIP-227), the replica of one's own rack (KIP-392), leader epochs (KIP-320: a metadata that is behind is
+ * told by the broker), topic ids from 13 on (KIP-516). One session has one request under way. The answer's block is not copied: chunks are places in
+ * it, and what was handed out keeps it until it is released.
+ *
+ * Each broker has two sessions, see wire_source: partitions that are known to have more are asked for with no wait, those at their end with
+ * fetch.wait.max.ms. A partition may be fetched again while chunks of it lie here, as far as its share of queued.max.messages.kbytes goes, so that
+ * the next answer is under way while the last is used.
+ *
+ * Read-committed (KIP-98): the broker ends its answer at the last stable offset and names the transactions in it that were aborted. One is over with its
+ * marker, a control batch, so data of a producer is skipped from its first offset on until there; control batches are never handed out. */
+#include "common/bus/wire/wire_consumer.h"
+#include "common/base/array.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LANE_FLOW      1
+#define LANE_WAIT      3
+#define ROOM_MIN       (64u << 10)
+#define REPLICA_US     (300 * 1000000LL)
+#define FAULT_EVERY_US (10 * 1000000LL)
+#define EMPTY_MS       10   /* it says that there is more, and brings nothing: so long until it is asked again */
+#define BROKEN_MS      1000 /* broken bytes are fetched again */
+#define ANSWER_MS      30000
+
+enum { /* of Fetch alone */
+       OFFSET_OUT_OF_RANGE = 1,
+       FETCH_SESSION_ID_NOT_FOUND = 70,
+       INVALID_FETCH_SESSION_EPOCH = 71,
+       FENCED_LEADER_EPOCH = 74,
+       UNKNOWN_LEADER_EPOCH = 75,
+       OFFSET_NOT_AVAILABLE = 78,
+       UNKNOWN_TOPIC_ID = 100,
+       INCONSISTENT_TOPIC_ID = 103,
+       FETCH_SESSION_TOPIC_ID_ERROR = 106,
+};
+
+static const wire_api fetch_api = {.key = 1, .min = 11, .max = 16, .flexible = 12, .name = "Fetch"};
+static const wire_api fetch_by_name_api = {.key = 1, .min = 11, .max = 12, .flexible = 12, .name = "Fetch"}; /* topics without an id */
+
+/* ---- chunks ----------------------------------------------------------------------------------------------------------------------- */
+
+static void chunk_pop(wire_consumer *c, wire_part *p)
+{
+    wire_chunk *k = p->first;
+    p->first = k->next;
+    if (!p->first)
+        p->last = NULL;
+    p->bytes -= k->bytes;
+    c->chunk_bytes -= k->bytes;
+    wire_block_drop(k->block);
+    free(k->aborts);
+    free(k);
+}
+
+static void stop_reading(wire_part *p)
+{
+    if (p->reading)
+        wire_records_done(&p->records);
+    p->reading = false;
+}
+
+void wire_part_clear(wire_consumer *c, wire_part *p)
+{
+    stop_reading(p);
+    while (p->first)
+        chunk_pop(c, p);
+    p->fetch = p->next;
+}
+
+static int by_producer(const void *a, const void *b)
+{
+    const wire_abort *x = a, *y = b;
+    if (x->producer_id != y->producer_id)
+        return x->producer_id < y->producer_id ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+/* The aborted transaction of this producer that began last before the offset. */
+static wire_abort *find_abort(const wire_chunk *k, int64_t producer_id, int64_t offset)
+{
+    size_t low = 0, high = k->n_aborts;
+    const wire_abort key = {.producer_id = producer_id, .first = offset};
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (by_producer(&k->aborts[mid], &key) <= 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low && k->aborts[low - 1].producer_id == producer_id ? &k->aborts[low - 1] : NULL;
+}
+
+static void chunk_add(wire_consumer *c, wire_part *p, const wire_answer *a, wire_str records, int64_t end, wire_abort *aborts, size_t n)
+{
+    wire_chunk *k = pst_alloc(sizeof *k);
+    *k = (wire_chunk){.block = wire_block_use(a->block),
+                      .left = wire_in_of(records.at, records.len, false),
+                      .aborts = aborts,
+                      .n_aborts = n,
+                      .end = end,
+                      .bytes = records.len};
+    if (n > 1)
+        qsort(aborts, n, sizeof *aborts, by_producer);
+    if (p->last)
+        p->last->next = k;
+    else
+        p->first = k;
+    p->last = k;
+    p->bytes += k->bytes;
+    c->chunk_bytes += k->bytes;
+    p->fetch = end;
+}
+
+/* ---- who is asked for what ---------------------------------------------------------------------------------------------------------- */
+
+static size_t part_share(const wire_consumer *c)
+{
+    size_t share = c->inflight_max / (2 * (c->n_parts + 1));
+    return share > 1 ? share : 1;
+}
+
+static bool is_wanted(const wire_consumer *c, const wire_part *p, int64_t now)
+{
+    return !p->gone && !p->paused && p->where == WIRE_AT_OFFSET && p->asked != p->version + 1 && now >= p->not_before_us &&
+           p->bytes < part_share(c);
+}
+
+/* At its end, and heard of it since that counts. */
+static bool at_end(const wire_part *p)
+{
+    return p->high >= 0 && p->fetch >= p->high && p->ended_us >= p->fresh_us;
+}
+
+static void tell_topic(wire_consumer *c, wire_part *p, int code, int64_t now)
+{
+    if (p->told_us && now - p->told_us < FAULT_EVERY_US)
+        return;
+    p->told_us = now;
+    wire_fault_add(c, code, p->topic, p->partition, "%s[%d]: the broker answers with error %d", p->topic, p->partition, code);
+}
+
+/* The broker to ask; -1 = not known, and asked for. */
+static int32_t node_of(wire_consumer *c, wire_part *p, int64_t now)
+{
+    if (p->replica >= 0 && now < p->replica_until_us)
+        return p->replica;
+    p->replica = -1;
+    const wire_topic *t = wire_net_topic(c->h.net, p->topic);
+    if (!t)
+        return -1;
+    if (t->code) {
+        tell_topic(c, p, t->code, now);
+        p->not_before_us = now + c->conf->fetch_error_backoff_ms * 1000LL;
+        wire_net_stale(c->h.net, p->topic);
+        return -1;
+    }
+    int32_t node = p->partition < t->n ? t->leader[p->partition] : -1;
+    if (node < 0) {
+        wire_net_stale(c->h.net, p->topic);
+        p->not_before_us = now + c->conf->fetch_error_backoff_ms * 1000LL;
+    }
+    return node;
+}
+
+static wire_source *source_of(wire_consumer *c, int32_t node, bool waits)
+{
+    for (size_t i = 0; i < c->n_sources; i++)
+        if (c->sources[i]->node == node && c->sources[i]->waits == waits)
+            return c->sources[i];
+    wire_source *s = pst_alloc(sizeof *s);
+    *s = (wire_source){.of = c, .node = node, .waits = waits};
+    c->sources = pst_array_room(c->sources, c->n_sources, &c->sources_cap, sizeof *c->sources);
+    c->sources[c->n_sources++] = s;
+    return s;
+}
+
+/* The broker knows nothing of it any more, or we do not know what it knows. */
+static void session_end(wire_source *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        wire_part *p = s->has[i].part;
+        if (p->asked == s->has[i].version + 1)
+            p->asked = 0;
+        wire_part_drop(p);
+    }
+    s->n = 0;
+    s->session = s->epoch = 0;
+}
+
+static wire_asked *session_find(wire_source *s, const wire_part *p)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->has[i].part == p)
+            return &s->has[i];
+    return NULL;
+}
+
+/* ---- the request ---------------------------------------------------------------------------------------------------------------------- */
+
+static void put_topic(wire_out *o, int16_t version, const wire_part *p, const uint8_t id[16])
+{
+    if (version >= 13)
+        wire_put_uuid(o, id);
+    else
+        wire_put_str(o, p->topic);
+}
+
+static void put_part(wire_out *o, int16_t version, const wire_part *p, int32_t epoch, int64_t offset)
+{
+    wire_put_count(o, 1);
+    wire_put_i32(o, p->partition);
+    wire_put_i32(o, epoch);
+    wire_put_i64(o, offset);
+    if (version >= 12)
+        wire_put_i32(o, -1); /* last fetched epoch: followers' */
+    wire_put_i64(o, -1);     /* log start offset: followers' */
+    wire_put_i32(o, p->bytes_max);
+    wire_put_tags(o);
+}
+
+/* What the session has to hold for this request: what is wanted of this broker in this way. What was in it and is not is marked, and forgotten. */
+static size_t list_wanted(wire_source *s, wire_part **fresh, wire_asked *gone, size_t *ret_gone)
+{
+    wire_consumer *c = s->of;
+    int64_t now = pst_mono_us();
+    size_t n_fresh = 0, n_gone = 0, kept = 0;
+    for (size_t i = 0; i < s->n; i++)
+        s->has[i].listed = false;
+    for (size_t i = 0; i < c->n_parts; i++) {
+        wire_part *p = c->parts[i];
+        if (!is_wanted(c, p, now) || at_end(p) != s->waits || node_of(c, p, now) != s->node)
+            continue;
+        wire_asked *a = session_find(s, p);
+        if (a)
+            a->listed = true;
+        if (!a || a->offset != p->fetch || a->version != p->version)
+            fresh[n_fresh++] = p;
+        p->asked = p->version + 1;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->has[i].listed)
+            s->has[kept++] = s->has[i];
+        else
+            gone[n_gone++] = s->has[i];
+    }
+    s->n = kept;
+    *ret_gone = n_gone;
+    return n_fresh;
+}
+
+/* One topic entry a partition: a topic may stand there more than once. */
+static void put_fetch(void *owner, wire_call *call, int16_t version, wire_out *o)
+{
+    wire_source *s = owner;
+    wire_consumer *c = s->of;
+    wire_part **fresh = pst_alloc((c->n_parts + 1) * sizeof(void *));
+    wire_asked *gone = pst_alloc((s->n + 1) * sizeof *gone);
+    size_t n_gone = 0, n_fresh = list_wanted(s, fresh, gone, &n_gone);
+    if (version < 15)
+        wire_put_i32(o, -1); /* we are no replica */
+    wire_put_i32(o, s->waits ? c->conf->fetch_wait_ms : 0);
+    wire_put_i32(o, s->waits ? c->conf->fetch_min_bytes : 0);
+    wire_put_i32(o, (int32_t)s->room);
+    wire_put_i8(o, c->h.read_uncommitted ? 0 : 1);
+    wire_put_i32(o, s->session);
+    wire_put_i32(o, s->epoch);
+    wire_put_count(o, n_fresh);
+    for (size_t i = 0; i < n_fresh; i++) {
+        wire_part *p = fresh[i];
+        const wire_topic *t = wire_net_topic(c->h.net, p->topic);
+        int32_t epoch = t && p->partition < t->n && p->replica < 0 ? t->leader_epoch[p->partition] : -1;
+        wire_asked *a = session_find(s, p);
+        if (!a) {
+            s->has = pst_array_room(s->has, s->n, &s->cap, sizeof *s->has);
+            a = &s->has[s->n++];
+            *a = (wire_asked){.part = wire_part_use(p)};
+        }
+        a->version = p->version;
+        a->offset = p->fetch;
+        if (t)
+            memcpy(a->id, t->id, sizeof a->id);
+        put_topic(o, version, p, a->id);
+        put_part(o, version, p, epoch, a->offset);
+        wire_put_tags(o);
+    }
+    bool whole = s->session == 0;
+    wire_put_count(o, whole ? 0 : n_gone);
+    for (size_t i = 0; i < n_gone && !whole; i++) {
+        put_topic(o, version, gone[i].part, gone[i].id);
+        wire_put_count(o, 1);
+        wire_put_i32(o, gone[i].part->partition);
+        wire_put_tags(o);
+    }
+    wire_put_str(o, c->conf->rack ? c->conf->rack : "");
+    wire_put_tags(o);
+    for (size_t i = 0; i < n_gone; i++)
+        wire_part_drop(gone[i].part);
+    free(fresh);
+    free(gone);
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------------------------------- */
+
+/* The position is not there any more. */
+static void out_of_range(wire_consumer *c, wire_part *p, int64_t now)
+{
+    if (p->replica >= 0) { /* a follower may be behind: the leader decides */
+        p->replica = -1;
+        return;
+    }
+    if (c->reset_error) {
+        p->not_before_us = now + FAULT_EVERY_US;
+        wire_fault_add(c, BUS_ERR__AUTO_OFFSET_RESET, p->topic, p->partition,
+                       "%s[%d] has no offset %lld any more, and auto.offset.reset is error", p->topic, p->partition, (long long)p->fetch);
+        return;
+    }
+    pst_log(PST_LOG_WARN, "bus", "event=position_reset topic=%s partition=%d offset=%lld to=%s", p->topic, p->partition,
+            (long long)p->fetch, c->reset_to == PST_OFFSET_END ? "latest" : "earliest");
+    wire_part_move(c, p, c->reset_to);
+    if (c->h.to.moved)
+        c->h.to.moved(c->h.to.owner);
+}
+
+static void part_failed(wire_consumer *c, wire_part *p, int code, int64_t now)
+{
+    p->not_before_us = now + c->conf->fetch_error_backoff_ms * 1000LL;
+    switch (code) {
+    case OFFSET_OUT_OF_RANGE:
+        p->not_before_us = now;
+        out_of_range(c, p, now);
+        return;
+    case BUS_ERR_UNKNOWN_TOPIC_OR_PART:
+    case BUS_ERR_LEADER_NOT_AVAILABLE:
+    case BUS_ERR_NOT_LEADER_FOR_PARTITION:
+    case BUS_ERR_REPLICA_NOT_AVAILABLE:
+    case BUS_ERR_KAFKA_STORAGE_ERROR:
+    case FENCED_LEADER_EPOCH:
+    case UNKNOWN_LEADER_EPOCH:
+    case OFFSET_NOT_AVAILABLE:
+    case UNKNOWN_TOPIC_ID:
+    case INCONSISTENT_TOPIC_ID:
+        p->replica = -1;
+        wire_net_stale(c->h.net, p->topic);
+        return;
+    default: tell_topic(c, p, code, now);
+    }
+}
+
+/* How far do these bytes go? Heads alone are looked at; what is broken is found when it is read. */
+static int64_t end_of(wire_str records, int64_t from)
+{
+    wire_in in = wire_in_of(records.at, records.len, false);
+    wire_batch_head head;
+    int64_t end = from;
+    while (wire_batch_next(&in, false, &head, NULL) == 1)
+        if (head.last_offset >= end)
+            end = head.last_offset + 1;
+    return end;
+}
+
+typedef struct fetched { /* of one partition, as it stands in the answer */
+    int32_t partition, replica;
+    int code;
+    int64_t high, stable;
+    wire_abort *aborts;
+    size_t n_aborts;
+    wire_str records;
+} fetched;
+
+static void get_part(wire_in *in, fetched *ret)
+{
+    *ret = (fetched){.partition = wire_get_i32(in), .code = wire_get_i16(in)};
+    ret->high = wire_get_i64(in);
+    ret->stable = wire_get_i64(in);
+    wire_get_i64(in); /* where the log begins */
+    size_t n = wire_get_count(in, 16, NULL);
+    ret->aborts = n ? pst_alloc(n * sizeof *ret->aborts) : NULL;
+    ret->n_aborts = n;
+    for (size_t i = 0; i < n; i++) {
+        ret->aborts[i].producer_id = wire_get_i64(in);
+        ret->aborts[i].first = wire_get_i64(in);
+        wire_get_tags(in);
+    }
+    ret->replica = wire_get_i32(in);
+    ret->records = wire_get_blob(in);
+    wire_get_tags(in);
+}
+
+/* Takes over the list of aborts. */
+static void take_records(wire_consumer *c, wire_part *p, const wire_answer *a, const fetched *f, int64_t now)
+{
+    int64_t end = end_of(f->records, p->fetch);
+    if (end > p->fetch || f->records.len > WIRE_BATCH_HEAD) {
+        bool cut = end == p->fetch;
+        chunk_add(c, p, a, f->records, end, f->aborts, f->n_aborts);
+        if (!cut)
+            return;
+        /* Not one whole batch: it is larger than what was asked for, or broken. The next answer may bring more of it, and reading tells which. */
+        if (p->bytes_max < WIRE_BATCH_MAX)
+            p->bytes_max *= 2;
+        p->not_before_us = now + EMPTY_MS * 1000;
+        return;
+    }
+    free(f->aborts);
+    if (p->fetch < p->high)
+        p->not_before_us = now + EMPTY_MS * 1000;
+}
+
+static void take_part(wire_source *s, wire_asked *asked, const wire_answer *a, const fetched *f)
+{
+    wire_consumer *c = s->of;
+    wire_part *p = asked->part;
+    int64_t now = pst_mono_us();
+    asked->listed = true;
+    if (p->gone || p->version != asked->version || p->where != WIRE_AT_OFFSET) {
+        free(f->aborts);
+        return;
+    }
+    if (f->code) {
+        free(f->aborts);
+        part_failed(c, p, f->code, now);
+        return;
+    }
+    p->told_us = 0;
+    p->high = c->h.read_uncommitted || f->stable < 0 ? f->high : f->stable;
+    if (f->replica >= 0 && f->replica != s->node) {
+        free(f->aborts);
+        p->replica = f->replica;
+        p->replica_until_us = now + REPLICA_US;
+        return;
+    }
+    take_records(c, p, a, f, now);
+    if (p->fetch >= p->high)
+        p->ended_us = a->sent_us;
+}
+
+/* The answer names partitions in the order in which they were asked for, mostly: the search goes on where the last one was. */
+static wire_asked *find_asked(wire_source *s, size_t *at, const uint8_t *id, wire_str name, int32_t partition)
+{
+    for (size_t tried = 0; tried < s->n; tried++) {
+        wire_asked *a = &s->has[(*at + tried) % s->n];
+        if (a->part->partition != partition || (id ? memcmp(a->id, id, 16) != 0 : !wire_str_is(name, a->part->topic)))
+            continue;
+        *at = (*at + tried + 1) % s->n;
+        return a;
+    }
+    return NULL;
+}
+
+static bool take_topics(wire_source *s, const wire_answer *a, wire_in *in)
+{
+    size_t topics = wire_get_count(in, 5, NULL), at = 0;
+    for (size_t t = 0; t < topics && !in->bad; t++) {
+        uint8_t id[16] = {0};
+        wire_str name = {0};
+        if (a->version >= 13)
+            wire_get_uuid(in, id);
+        else
+            name = wire_get_str(in);
+        size_t parts = wire_get_count(in, 35, NULL);
+        for (size_t i = 0; i < parts && !in->bad; i++) {
+            fetched f;
+            get_part(in, &f);
+            wire_asked *asked = in->bad ? NULL : find_asked(s, &at, a->version >= 13 ? id : NULL, name, f.partition);
+            if (asked && !asked->listed)
+                take_part(s, asked, a, &f);
+            else
+                free(f.aborts);
+        }
+        wire_get_tags(in);
+    }
+    wire_get_tags(in);
+    return !in->bad;
+}
+
+static void source_failed(wire_source *s, int64_t now)
+{
+    wire_consumer *c = s->of;
+    for (size_t i = 0; i < s->n; i++) {
+        wire_part *p = s->has[i].part;
+        if (p->replica == s->node)
+            p->replica = -1;
+        if (!p->gone)
+            wire_net_stale(c->h.net, p->topic);
+    }
+    session_end(s);
+    s->not_before_us = now + c->conf->fetch_error_backoff_ms * 1000LL;
+}
+
+static void on_fetched(void *owner, wire_call *call, const wire_answer *a)
+{
+    wire_source *s = owner;
+    wire_consumer *c = s->of;
+    int64_t now = pst_mono_us();
+    PST_ASSERT(c->fetch_room >= s->room);
+    c->fetch_room -= s->room;
+    s->call = NULL;
+    if (a->code) {
+        if (a->code == BUS_ERR__UNSUPPORTED_FEATURE)
+            wire_fault_add(c, a->code, NULL, -1, "broker %d speaks no Fetch that this client has (versions 11 to 16: Kafka 2.6 and newer)",
+                           s->node);
+        source_failed(s, now);
+        return;
+    }
+    wire_in in = a->body;
+    wire_get_i32(&in); /* throttled: the broker has waited already, or its connection is mute for so long */
+    int code = wire_get_i16(&in);
+    int32_t session = wire_get_i32(&in);
+    if (in.bad || code) {
+        if (code && code != FETCH_SESSION_ID_NOT_FOUND && code != INVALID_FETCH_SESSION_EPOCH && code != FETCH_SESSION_TOPIC_ID_ERROR)
+            wire_fault_add(c, code, NULL, -1, "broker %d refuses to be fetched from: error %d", s->node, code);
+        source_failed(s, now);
+        return;
+    }
+    for (size_t i = 0; i < s->n; i++)
+        s->has[i].listed = false;
+    bool whole = take_topics(s, a, &in);
+    for (size_t i = 0; i < s->n; i++) {
+        wire_part *p = s->has[i].part;
+        if (p->asked == s->has[i].version + 1)
+            p->asked = 0;
+        if (s->has[i].listed || p->version != s->has[i].version)
+            continue;
+        if (p->high >= 0 && p->fetch >= p->high) /* not named: nothing is new */
+            p->ended_us = a->sent_us;
+        else
+            p->not_before_us = now + EMPTY_MS * 1000;
+    }
+    if (!whole) {
+        wire_fault_add(c, BUS_ERR__TRANSPORT, NULL, -1, "broker %d: its answer to Fetch ends in the middle", s->node);
+        source_failed(s, now);
+        return;
+    }
+    if (!session) {
+        session_end(s); /* it keeps none for us: each request is a whole one */
+        return;
+    }
+    s->epoch = s->session == session && s->epoch < INT32_MAX ? s->epoch + 1 : 1;
+    s->session = session;
+}
+
+/* ---- sending -------------------------------------------------------------------------------------------------------------------------------- */
+
+static bool has_id(wire_consumer *c, const wire_part *p)
+{
+    static const uint8_t none[16];
+    const wire_topic *t = wire_net_topic(c->h.net, p->topic);
+    return t && memcmp(t->id, none, sizeof none) != 0;
+}
+
+static void send_fetch(wire_consumer *c, wire_source *s, bool ids)
+{
+    size_t used = c->chunk_bytes + c->fetch_room, most = c->inflight_max / 4;
+    size_t left = used < c->inflight_max ? c->inflight_max - used : 0;
+    if (left < ROOM_MIN && used)
+        return; /* what lies here is used first */
+    s->room = (size_t)c->conf->fetch_max_bytes < most ? (size_t)c->conf->fetch_max_bytes : most;
+    if (s->room > left)
+        s->room = left;
+    if (s->room < ROOM_MIN)
+        s->room = ROOM_MIN;
+    c->fetch_room += s->room;
+    s->call = wire_net_call(c->h.net, s->node, ids ? &fetch_api : &fetch_by_name_api, ANSWER_MS + c->conf->fetch_wait_ms, put_fetch,
+                            on_fetched, s);
+    wire_call_lane(s->call, s->waits ? LANE_WAIT : LANE_FLOW);
+}
+
+void wire_fetch_work(wire_consumer *c, int64_t now)
+{
+    for (size_t i = 0; i < c->n_parts; i++) {
+        wire_part *p = c->parts[i];
+        if (!is_wanted(c, p, now))
+            continue;
+        int32_t node = node_of(c, p, now);
+        wire_source *s = node < 0 ? NULL : source_of(c, node, at_end(p));
+        if (s && !s->call && now >= s->not_before_us)
+            send_fetch(c, s, has_id(c, p));
+    }
+}
+
+int64_t wire_fetch_due_us(const wire_consumer *c)
+{
+    int64_t due = INT64_MAX;
+    for (size_t i = 0; i < c->n_parts; i++)
+        if (!c->parts[i]->paused && c->parts[i]->not_before_us && c->parts[i]->not_before_us < due && !c->parts[i]->asked)
+            due = c->parts[i]->not_before_us;
+    for (size_t i = 0; i < c->n_sources; i++)
+        if (c->sources[i]->not_before_us && c->sources[i]->not_before_us < due && !c->sources[i]->call)
+            due = c->sources[i]->not_before_us;
+    return due;
+}
+
+void wire_fetch_done(wire_consumer *c)
+{
+    for (size_t i = 0; i < c->n_sources; i++) {
+        wire_source *s = c->sources[i];
+        if (s->call)
+            wire_call_forget(s->call);
+        session_end(s);
+        free(s->has);
+        free(s);
+    }
+    free(c->sources);
+    c->sources = NULL;
+    c->n_sources = 0;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static void hold(wire_consumer *c, wire_block *block, size_t n)
+{
+    if (c->n_held && c->held[c->n_held - 1].block == block) {
+        c->held[c->n_held - 1].n += n;
+        return;
+    }
+    c->held = pst_array_room(c->held, c->n_held, &c->held_cap, sizeof *c->held);
+    c->held[c->n_held++] = (wire_held){.block = wire_block_use(block), .n = n};
+}
+
+/* Fetched again after a while, since it may have been broken on the way; said each time. */
+static size_t broken(wire_consumer *c, wire_part *p, const pst_err *err)
+{
+    int code = err->code == PST_EUNSUPPORTED ? BUS_ERR__UNSUPPORTED_FEATURE : BUS_ERR__TRANSPORT;
+    wire_fault_add(c, code, p->topic, p->partition, "%s[%d]@%lld cannot be read: %.120s", p->topic, p->partition, (long long)p->next,
+                   err->text);
+    wire_part_clear(c, p);
+    p->version++;
+    p->not_before_us = pst_mono_us() + BROKEN_MS * 1000;
+    return 0;
+}
+
+static bool is_abort_marker(const wire_batch_head *head, wire_block *block)
+{
+    wire_records r;
+    pst_record one;
+    if (wire_records_begin(head, block, &r, NULL) < 0)
+        return false;
+    bool is = wire_records_next(&r, &one, 1, NULL) == 1 && wire_control_type(&one) == 0;
+    wire_records_done(&r);
+    return is;
+}
+
+/* Is this batch none of the reader's business? What a marker says is noted. */
+static bool is_hidden(const wire_consumer *c, wire_chunk *k, const wire_batch_head *head)
+{
+    wire_abort *a = head->transactional && !c->h.read_uncommitted ? find_abort(k, head->producer_id, head->last_offset) : NULL;
+    if (head->control) {
+        if (a && is_abort_marker(head, k->block))
+            a->over = true;
+        return true;
+    }
+    return a && !a->over;
+}
+
+/* The next batch that has something for the reader. 1, 0 = all is read, PST_EINVAL. */
+static int next_batch(wire_consumer *c, wire_part *p, pst_err *err)
+{
+    while (p->first) {
+        wire_batch_head head;
+        int rc = wire_batch_next(&p->first->left, c->conf->check_crcs, &head, err);
+        if (rc < 0)
+            return rc;
+        if (!rc) {
+            if (p->next < p->first->end)
+                p->next = p->first->end;
+            chunk_pop(c, p);
+            continue;
+        }
+        if (head.last_offset < p->next)
+            continue;
+        if (!is_hidden(c, p->first, &head) && head.n) {
+            rc = wire_records_begin(&head, p->first->block, &p->records, err);
+            p->reading = !rc;
+            return rc < 0 ? rc : 1;
+        }
+        p->next = head.last_offset + 1;
+    }
+    return 0;
+}
+
+/* Those before the position are no news: a batch is fetched whole. */
+static size_t skip_old(const wire_part *p, pst_record *room, size_t n)
+{
+    size_t old = 0;
+    while (old < n && room[old].offset < p->next)
+        old++;
+    if (old)
+        memmove(room, room + old, (n - old) * sizeof *room);
+    return n - old;
+}
+
+static size_t at_most(const wire_records *r, size_t max, size_t bytes)
+{
+    size_t each = r->head.n ? r->head.records_len / r->head.n + 1 : 1, fit = bytes / each + 1;
+    return fit < max ? fit : max;
+}
+
+size_t wire_part_read(wire_consumer *c, wire_part *p, pst_record *room, size_t max, size_t bytes)
+{
+    for (;;) {
+        pst_err err = {0};
+        int rc = p->reading ? 1 : next_batch(c, p, &err);
+        if (rc < 0)
+            return broken(c, p, &err);
+        if (!rc)
+            return 0;
+        int n = wire_records_next(&p->records, room, at_most(&p->records, max, bytes), &err);
+        if (n < 0)
+            return broken(c, p, &err);
+        if (!n) {
+            if (p->next <= p->records.head.last_offset)
+                p->next = p->records.head.last_offset + 1;
+            stop_reading(p);
+            continue;
+        }
+        size_t got = skip_old(p, room, (size_t)n);
+        if (!got)
+            continue;
+        for (size_t i = 0; i < got; i++) {
+            room[i].topic = p->topic;
+            room[i].partition = p->partition;
+        }
+        hold(c, p->records.block, got);
+        p->next = room[got - 1].offset + 1;
+        return got;
+    }
+}
