@@ -318,6 +318,7 @@ int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn
     s->seed = (uint64_t)get_int(&r, "seed");
     s->patience = get_int(&r, "patience");
     s->checkpoint_every = get_int(&r, "checkpoint_every");
+    s->staleness = get_int(&r, "staleness");
     s->peer_timeout = (int)get_int(&r, "peer_timeout");
     s->data = get_text(&r, "data");
     if (s->patience && s->validation == 0)
@@ -326,7 +327,7 @@ int pst_learn_settings_parse(const json_t *settings, const char *path, pst_learn
     return errors->n == before ? 0 : PST_EINVAL;
 }
 
-int pst_learn_settings_of(const pst_manifest *m, pst_learn_settings *ret_settings, pst_complaints *errors)
+static int settings_of(const pst_manifest *m, pst_learn_settings *ret_settings, pst_complaints *errors)
 {
     size_t before = errors->n;
     bool command = m->command && m->command[strspn(m->command, " \t\r\n")];
@@ -347,6 +348,19 @@ int pst_learn_settings_of(const pst_manifest *m, pst_learn_settings *ret_setting
     int rc = pst_learn_settings_parse(y.root, "framework.command", ret_settings, errors);
     pst_yaml_done(&y);
     return rc;
+}
+
+int pst_learn_settings_of(const pst_manifest *m, pst_learn_settings *ret_settings, pst_complaints *errors)
+{
+    bool servers = false;
+    int rc = settings_of(m, ret_settings, errors);
+    for (size_t i = 0; i < m->n_roles; i++)
+        servers = servers || !strcmp(m->roles[i].name, "ps");
+    if (rc || !ret_settings->staleness || servers)
+        return rc;
+    pst_complain(errors, m->settings ? "penstock.learner.staleness" : "framework.command.staleness", 0,
+                 "needs parameter servers: give penstock.roles.ps how many; around a ring all learners step together");
+    return PST_EINVAL;
 }
 
 void pst_learn_settings_done(pst_learn_settings *s)

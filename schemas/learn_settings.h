@@ -56,6 +56,7 @@ typedef struct pst_learn_settings {
     uint64_t seed;
     int64_t patience;         /* epochs without a better validation loss until it stops; 0 = never */
     int64_t checkpoint_every; /* epochs */
+    int64_t staleness;        /* with parameter servers: minibatches that a learner may be ahead of the slowest; 0 = none */
     int peer_timeout;         /* seconds that another rank may be silent */
     char *data;               /* CSV file or folder below DATA_DIR; NULL = DATA_DIR itself */
 } pst_learn_settings;

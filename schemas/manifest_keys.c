@@ -185,6 +185,10 @@ static const pst_key rows[] = {
     {"penstock.learner", "patience", PST_KEY_WHOLE, .lo = 0, .hi = 1e6, .def = "0",
      .help = "Epochs without a better validation loss until it stops; 0 = never."},
     {"penstock.learner", "checkpoint_every", PST_KEY_WHOLE, .lo = 1, .hi = 1e6, .def = "1", .help = "Epochs."},
+    {"penstock.learner", "staleness", PST_KEY_WHOLE, .lo = 0, .hi = 1000, .def = "0",
+     .help =
+         "With parameter servers (role `ps`): minibatches that a learner may be ahead of the slowest. 0: all step together, and the same "
+         "data and seed give the same model."},
     {"penstock.learner", "peer_timeout", PST_KEY_WHOLE, .lo = 5, .hi = 3600, .def = "60",
      .help = "Seconds. Of several learners: one that is silent for so long ends the others, with status 75, for a retry."},
     {"penstock.learner", "data", PST_KEY_TEXT, .hi = 1000, .help = "CSV file or folder below `$DATA_DIR`. Without it: `$DATA_DIR` itself."},

@@ -190,14 +190,12 @@ static void check_commands(mf_reader *r, const mf_place *roles, const pst_manife
     }
 }
 
-/* The built-in learner's processes are ranks, and nothing else. */
+/* The built-in learner's processes are ranks and parameter servers, and nothing else. */
 static void check_native(mf_reader *r, const mf_place *roles, const pst_manifest *m)
 {
     for (size_t i = 0; m->native && i < m->n_roles; i++)
-        if (!pst_role_is_ranked(m->roles[i].name))
-            mf_wrong(r, roles, m->roles[i].name,
-                     "is no role of framework.name %s: its learners sum their gradients among themselves, and rank 0 evaluates; leave it "
-                     "out, and give learners: N or the role worker",
+        if (!pst_role_is_ranked(m->roles[i].name) && strcmp(m->roles[i].name, "ps") != 0)
+            mf_wrong(r, roles, m->roles[i].name, "is no role of framework.name %s, whose learners evaluate by themselves; leave it out",
                      m->framework);
 }
 

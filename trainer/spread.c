@@ -37,8 +37,6 @@ trainer_gang *trainer_gang_of(const pst_manifest *m)
     else if (m->runs && m->runs->by_mpirun)
         g->one_node = "its framework runs all learners under mpirun, which this version starts on one node only; with a command of its own "
                       "(framework custom, or pytorch) every process is started by its node";
-    else if (m->native)
-        g->one_node = "the built-in learner trains on one node only";
     return g;
 }
 

@@ -83,6 +83,7 @@ tag = {}
 CPUS = len(os.sched_getaffinity(0))
 with Platform() as p:
     (p.dir / "code").mkdir()
+    (p.dir / "ring.csv").write_text("a,b\n" + "".join(f"{i % 17},{i % 5}\n" for i in range(200)))
     (p.dir / "code/sum.py").write_text(SUM)
     (p.dir / "code/ddp.py").write_text(DDP)
     lcms = {k: lcm(k) for k in (1, 2)}
@@ -115,6 +116,12 @@ with Platform() as p:
     (p.dir / "mpi.yml").write_text(gang("mpi", "true").replace("name: custom", "name: horovod"))
     r = p.cli("submit", p.dir / "mpi.yml", ok=False)
     check(r.returncode == 10 and "mpirun" in r.stderr, f"mpirun over nodes: {r.returncode} {r.stderr}")
+
+    # the built-in learner: its ring goes over both nodes, and rank 0's checkpoint is everybody's
+    native = p.submit("name: native\ncpus: 1.5\nmemory: 64 MiB\nlearners: 2\ndata_stores: [{id: d, type: files, connection: {path: %s}}]\nframework: {name: native}\n"
+                      "penstock: {site: pair, model: {name: native}, learner: {features: [a, b], epochs: 20}}\n" % (p.dir / "ring.csv"))
+    end = p.wait_state(native, *ENDED)
+    check(end["state"] == "COMPLETED" and sorted(where(native)) == ["pair-1", "pair-2"], f"native: {end['state']} on {where(native)}: {end['reason']}")
 
     # an LCM dies: what runs goes on, and is adopted; a member dies: all go into the next generation
     a = sleeper("lcm")

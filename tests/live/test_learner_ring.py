@@ -1,10 +1,11 @@
 """The built-in learner as a gang on a real Kafka: three ranks share a topic's partitions, and train one model; one of them killed at a random step, another
-stopped so that it is silent, a halt: the weights are those of an undisturbed run to the last byte. Files; what cannot be had is refused."""
+stopped so that it is silent, a halt: the weights are those of an undisturbed run to the last byte. Files; parameter servers, one of them killed; what cannot
+be had is refused."""
 from kit import *
 
 
 def native(name, learner, learners=3, more="", store="{id: s, type: topic, topic: ring, from: beginning, to: end}"):
-    return (f"name: {name}\ncpus: 0.1\nmemory: 64 MiB\nlearners: {learners}\ndata_stores:\n  - {store}\nframework: {{name: native}}\n"
+    return (f"name: {name}\ncpus: 0.3\nmemory: 64 MiB\nlearners: {learners}\ndata_stores:\n  - {store}\nframework: {{name: native}}\n"
             f"penstock:\n  model: {{name: {name}}}\n  retries: {{max: 3, on: ['exit:75', 'signal:9']}}\n  learner: {learner}\n{more}")
 
 
@@ -34,7 +35,7 @@ def begun(tid, generation=1, epochs=5):
     return until(lambda: len(ranks(tid)) == 3 and ranks(tid), 20, lambda: f"ranks {ranks(tid)}")
 
 
-SETTINGS = "{features: [x, y, z], hidden: [24, 8, 24], epochs: 200, batch: 8, validation: 0.2, seed: 3, patience: 200, peer_timeout: 5}"
+SETTINGS = "{features: [x, y, z], hidden: [24, 8, 24], epochs: 150, batch: 8, validation: 0.2, seed: 3, patience: 150, peer_timeout: 5}"
 
 with Platform() as p:
     rng = random.Random(4)
@@ -77,7 +78,7 @@ with Platform() as p:
     check(any("has said nothing for 5" in t or "has taken nothing for 5" in t for t in said), f"silence is not said: {[t for t in said if 'rank' in t]}")
     check(weights(cut)[1] == wanted, f"other weights after kill -9 of {victim}, a silent rank, and a halt")
     epochs = [m["epoch"] for m in p.events("metrics") if m["training_id"] == cut and m["group"] == "train"]
-    check(set(epochs) == set(map(float, range(1, 201))), f"{len(set(epochs))} epochs")
+    check(set(epochs) == set(map(float, range(1, 151))), f"{len(set(epochs))} epochs")
 
     # --- files: rows by their number; one rank whose share is no data -----------------------------------------------------------------
     with open(p.dir / "d.csv", "w") as f:
@@ -85,6 +86,9 @@ with Platform() as p:
     files = f"{{id: d, type: files, connection: {{path: {p.dir / 'd.csv'}}}}}"
     csv = p.submit(native("csv", "{target: state, classes: [cold, hot], hidden: [16], epochs: 40, learning_rate: 0.01}", 2, store=files))
     few = p.submit(native("few", "{target: state, classes: [cold, warm], epochs: 2}", 2, store=files))
+    servers = p.submit(native("servers", SETTINGS, 2, "  roles: {ps: 2}\n", store="{id: s, type: topic, topic: ring, from: beginning, to: 100}"))
+    p.events("metrics", lambda ms: any(m["training_id"] == servers and (m["epoch"] or 0) >= 3 for m in ms), 60)
+    os.kill(ranks(servers)["ps-2"], signal.SIGKILL)
     end = p.wait_state(csv, *ENDED)
     check(end["state"] == "COMPLETED", f"csv: {end['state']}: {end['reason']}")
     row = [r for r in map(json.loads, p.cli("models", "list", "--json").stdout.splitlines()) if r["name"] == "csv"][0]
@@ -92,9 +96,15 @@ with Platform() as p:
     end = p.wait_state(few, *ENDED)
     check(end["state"] == "FAILED" and any("none of the 2 classes" in t for _, t in lines(few)), f"few: {end['state']} {lines(few)[-6:]}")
 
+    end = p.wait_state(servers, *ENDED, timeout=120)
+    said = lines(servers)
+    check(end["state"] == "COMPLETED" and end["generation"] == 2, f"servers: {end['state']} in generation {end['generation']}: {end['reason']}: {said[-8:]}")
+    check(any(q == "ps-1" and "parameter server 0 of 2: parameters 0 to" in t for q, t in said) and weights(servers)[0]["progress"]["finished"], f"servers: {said}")
+
     # --- what cannot be had -------------------------------------------------------------------------------------------------------------
-    for role in ("ps: 1", "evaluator: {count: 1}"):
-        (p.dir / "bad.yml").write_text(native("bad", SETTINGS, more=f"  roles: {{{role}}}\n"))
+    for text, words in ((native("bad", SETTINGS, more="  roles: {evaluator: {count: 1}}\n"), ("penstock.roles.evaluator", "is no role of framework.name native")),
+                        (native("bad", SETTINGS.replace("seed: 3", "staleness: 2")), ("penstock.learner.staleness", "needs parameter servers"))):
+        (p.dir / "bad.yml").write_text(text)
         r = p.cli("submit", p.dir / "bad.yml", ok=False)
-        check(r.returncode != 0 and f"penstock.roles.{role.split(':')[0]}" in r.stderr and "is no role of framework.name native" in r.stderr, f"{role}: {r.returncode} {r.stderr}")
-print(f"ok: three ranks, {victim} killed, one silent, a halt: the same weights; files; refusals")
+        check(r.returncode != 0 and all(w in r.stderr for w in words), f"{words}: {r.returncode} {r.stderr}")
+print(f"ok: three ranks, {victim} killed, one silent, a halt: the same weights; files; parameter servers; refusals")

@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { WORLD_MAX = 4, STOPPED = 10, SECONDS_MAX = 60 };
+enum { WORLD_MAX = 6, STOPPED = 10, SECONDS_MAX = 60 };
 static char root[64];
 
 static int make_root(void **state)
@@ -64,7 +64,7 @@ static void write_csv(int rows)
 /* ---- a gang -------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct gang {
-    int world, generation;
+    int world, servers, generation;
     const char *settings, *name;
     learn_place at[WORLD_MAX];
     pid_t pid[WORLD_MAX];
@@ -74,8 +74,8 @@ typedef struct gang {
 static int child(const gang *g, int rank)
 {
     char *text = pst_sprintf("name: job\ndata_stores: [{id: d, type: mount, connection: {path: /data}}]\nlearners: %d\n"
-                             "framework: {name: native}\npenstock:\n  model: {name: m}\n  learner: %s\n",
-                             g->world, g->settings);
+                             "framework: {name: native}\npenstock:\n  model: {name: m}\n  roles: {ps: %d}\n  learner: %s\n",
+                             g->world, g->servers, g->settings);
     char *data = pst_fs_join(root, "data"), *to = pst_fs_join(root, g->name), *checkpoints = pst_fs_join(to, "ckpt");
     char *log = pst_sprintf("%s/%s-%d.log", root, g->name, rank);
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -85,15 +85,20 @@ static int child(const gang *g, int rank)
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     pst_err err = {0};
-    learn_ring_opts o = {
-        .rank = rank, .world = g->world, .at = g->at, .training_id = "training-t", .generation = g->generation, .secret = "s"};
+    learn_ring_opts o = {.rank = rank,
+                         .world = g->world,
+                         .servers = g->servers,
+                         .at = g->at,
+                         .training_id = "training-t",
+                         .generation = g->generation,
+                         .secret = "s"};
     learn_job job = {.manifest = &m,
                      .training_id = "training-t",
                      .generation = g->generation,
                      .data_dir = data,
                      .result_dir = to,
                      .checkpoint_dir = checkpoints,
-                     .gang = g->world > 1 ? &o : NULL};
+                     .gang = g->world + g->servers > 1 ? &o : NULL};
     if (pst_manifest_parse(text, strlen(text), &m, &errors, &warnings) < 0) {
         printf("%s: %s\n", errors.at[0].field, errors.at[0].text);
         return 2;
@@ -111,7 +116,7 @@ static int child(const gang *g, int rank)
 static void new_ports(gang *g)
 {
     int fd[WORLD_MAX];
-    for (int i = 0; i < g->world; i++) {
+    for (int i = 0; i < g->world + g->servers; i++) {
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         socklen_t len = sizeof at;
         fd[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -119,7 +124,7 @@ static void new_ports(gang *g)
         snprintf(g->at[i].address, sizeof g->at[i].address, "127.0.0.1");
         g->at[i].port = ntohs(at.sin_port);
     }
-    for (int i = 0; i < g->world; i++)
+    for (int i = 0; i < g->world + g->servers; i++)
         close(fd[i]);
 }
 
@@ -127,7 +132,7 @@ static void begin(gang *g)
 {
     g->generation++;
     new_ports(g);
-    for (int k = 0; k < g->world; k++) {
+    for (int k = 0; k < g->world + g->servers; k++) {
         g->pid[k] = fork();
         assert_true(g->pid[k] >= 0);
         if (!g->pid[k])
@@ -138,7 +143,7 @@ static void begin(gang *g)
 
 static void signal_all(gang *g, int sig)
 {
-    for (int k = 0; k < g->world; k++)
+    for (int k = 0; k < g->world + g->servers; k++)
         if (g->status[k] == -1000)
             kill(g->pid[k], sig);
 }
@@ -149,7 +154,7 @@ static bool end(gang *g)
     int64_t until = pst_mono_us() + SECONDS_MAX * INT64_C(1000000);
     for (bool all = false; !all && pst_mono_us() < until;) {
         all = true;
-        for (int k = 0; k < g->world; k++) {
+        for (int k = 0; k < g->world + g->servers; k++) {
             int status;
             if (g->status[k] == -1000 && waitpid(g->pid[k], &status, WNOHANG) == g->pid[k])
                 g->status[k] = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
@@ -191,7 +196,7 @@ static void wait_for(const gang *g, const char *text, int times)
 static void must_be(gang *g, int status)
 {
     bool over = end(g);
-    for (int k = 0; k < g->world; k++)
+    for (int k = 0; k < g->world + g->servers; k++)
         if (!over || g->status[k] != status)
             fail_msg("%s: rank %d of generation %d ended with %d, not %d:\n%s", g->name, k, g->generation, g->status[k], status,
                      log_of(g, k));
@@ -256,11 +261,20 @@ static void test_the_same_weights_from_run_to_run(void **state)
     free(model);
 }
 
-static void test_any_rank_killed_at_any_time(void **state)
+static bool all_done(const gang *g)
 {
-    gang whole = {.world = 3, .settings = classes, .name = "whole"}, cut = {.world = 3, .settings = classes, .name = "cut"};
+    bool all = true;
+    for (int k = 0; k < g->world + g->servers; k++)
+        all = all && g->status[k] == 0;
+    return all;
+}
+
+static void kill_any(int world, int servers)
+{
+    gang whole = {.world = world, .servers = servers, .settings = classes, .name = "whole"}, cut = whole;
     unsigned seed = (unsigned)pst_now_us();
-    int kills = 0;
+    int kills = 0, n = world + servers;
+    cut.name = "cut";
     write_csv(700);
     begin(&whole);
     int64_t began = pst_mono_us();
@@ -269,7 +283,7 @@ static void test_any_rank_killed_at_any_time(void **state)
     print_message("seed %u\n", seed);
     for (bool over = false; !over && cut.generation < 40;) {
         begin(&cut);
-        int victim = (int)(rand_r(&seed) % 3);
+        int victim = (int)(rand_r(&seed) % (unsigned)n);
         if (cut.generation == 1)
             wait_for(&cut, "all are there", 1);
         else
@@ -280,8 +294,8 @@ static void test_any_rank_killed_at_any_time(void **state)
         signal_all(&cut, SIGTERM); /* as the platform does, when one has failed */
         assert_true(end(&cut));
         kills += cut.status[victim] == -SIGKILL;
-        over = cut.status[0] == 0 && cut.status[1] == 0 && cut.status[2] == 0;
-        for (int k = 0; k < 3; k++)
+        over = all_done(&cut);
+        for (int k = 0; k < n; k++)
             if (k != victim && cut.status[k] != 0 && cut.status[k] != STOPPED)
                 fail_msg("rank %d, when %d was killed, ended with %d:\n%s", k, victim, cut.status[k], log_of(&cut, k));
         if (!over && cut.generation >= 6) { /* enough of that */
@@ -292,6 +306,100 @@ static void test_any_rank_killed_at_any_time(void **state)
     }
     assert_true(kills > 0);
     must_be_same(&whole, &cut);
+}
+
+static void test_any_rank_killed_at_any_time(void **state)
+{
+    kill_any(3, 0);
+}
+
+static void test_any_worker_or_server_killed_at_any_time(void **state)
+{
+    kill_any(3, 2);
+}
+
+static void test_parameter_servers_give_the_same_weights_from_run_to_run(void **state)
+{
+    gang a = {.world = 3, .servers = 2, .settings = classes, .name = "a"}, b = a, ring = {.world = 3, .settings = classes, .name = "ring"};
+    b.name = "b";
+    write_csv(700);
+    begin(&a);
+    must_be(&a, 0);
+    begin(&b);
+    must_be(&b, 0);
+    must_be_same(&a, &b);
+    begin(&ring);
+    must_be(&ring, 0);
+    learn_checkpoint x, y;
+    read_weights(&a, &x);
+    read_weights(&ring, &y);
+    assert_int_equal(x.steps, y.steps);
+    for (size_t i = 0; i < x.n_params; i++) /* the same sums in another order */
+        assert_true(fabsf(x.values[i] - y.values[i]) < 0.02f);
+    learn_checkpoint_done(&x);
+    learn_checkpoint_done(&y);
+    gang one = {.world = 1, .servers = 1, .settings = classes, .name = "one"}, alone = {.world = 1, .settings = classes, .name = "alone"};
+    begin(&one);
+    must_be(&one, 0);
+    begin(&alone);
+    must_be(&alone, 0);
+}
+
+static void test_staleness(void **state)
+{
+    gang g = {.world = 3,
+              .servers = 2,
+              .name = "stale",
+              .settings = "{target: state, classes: [low, high], hidden: [24, 24], epochs: 30, batch: 8, learning_rate: 0.005, seed: 5, "
+                          "validation: 0.2, staleness: 3}"};
+    write_csv(700);
+    begin(&g);
+    wait_for(&g, "epoch 2/", 1);
+    signal_all(&g, SIGTERM); /* all stop after the same minibatch, though they are at different ones; then rank 0 ends the servers */
+    assert_true(end(&g));
+    for (int k = 0; k < 5; k++)
+        assert_int_equal(g.status[k], k < 3 ? STOPPED : 0);
+    begin(&g);
+    must_be(&g, 0);
+    learn_checkpoint c;
+    read_weights(&g, &c);
+    assert_true(c.progress.validation_accuracy > 0.9);
+    assert_true(c.progress.epoch == 30 && c.progress.train_accuracy > 0.9 && c.progress.train_accuracy <= 1);
+    learn_checkpoint_done(&c);
+}
+
+static void test_a_server_that_is_gone(void **state)
+{
+    gang g = {.world = 2, .servers = 2, .settings = "{target: state, classes: [low, high], epochs: 100000}", .name = "gone"};
+    write_csv(700);
+    begin(&g);
+    wait_for(&g, "epoch 3/", 1);
+    kill(g.pid[3], SIGKILL);
+    assert_true(end(&g));
+    assert_int_equal(g.status[3], -SIGKILL);
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(g.status[k], LEARN_STATUS_PEER_LOST);
+    char *said = log_of(&g, 1);
+    assert_non_null(strstr(said, "parameter server 1 (127.0.0.1 port "));
+    free(said);
+}
+
+static void test_a_worker_that_is_silent_is_named_by_the_servers(void **state)
+{
+    gang g = {
+        .world = 2, .servers = 1, .settings = "{target: state, classes: [low, high], epochs: 100000, peer_timeout: 5}", .name = "silent"};
+    write_csv(700);
+    begin(&g);
+    wait_for(&g, "epoch 3/", 1);
+    kill(g.pid[1], SIGSTOP);
+    pst_sleep_ms(7000);
+    char *said = log_of(&g, 2);
+    kill(g.pid[1], SIGKILL);
+    assert_true(end(&g));
+    assert_non_null(strstr(said, "rank 1 (127.0.0.1 port "));
+    free(said);
+    assert_int_equal(g.status[0], LEARN_STATUS_PEER_LOST);
+    assert_int_equal(g.status[2], LEARN_STATUS_PEER_LOST);
 }
 
 static void test_a_rank_that_is_gone_ends_the_others_with_a_status_to_retry(void **state)
@@ -385,10 +493,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_same_weights_from_run_to_run, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_any_rank_killed_at_any_time, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_any_worker_or_server_killed_at_any_time, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_parameter_servers_give_the_same_weights_from_run_to_run, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_staleness, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_a_server_that_is_gone, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_a_worker_that_is_silent_is_named_by_the_servers, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_a_rank_that_is_gone_ends_the_others_with_a_status_to_retry, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_halted_and_resumed_also_by_other_numbers, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_minibatches_smaller_than_the_gang, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_too_few_records_are_said, make_root, drop_root),
     };
+    if (getenv("ONLY"))
+        cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

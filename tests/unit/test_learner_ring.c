@@ -69,7 +69,7 @@ static bool never(void *arg)
 
 static learn_ring_opts opts(int rank, int world)
 {
-    return (learn_ring_opts){rank, world, places, "training-t", 3, "the secret of generation 3", 20000000, NULL, never};
+    return (learn_ring_opts){rank, world, 0, places, "training-t", 3, "the secret of generation 3", 20000000, NULL, never};
 }
 
 /* ---- ranks as threads ------------------------------------------------------------------------------------------------------------ */
@@ -390,7 +390,7 @@ static void test_messages_that_are_not_of_this_session_are_refused(void **state)
     says(&(learn_frame){.kind = LEARN_FRAME_SUM, .session = 99, .length = 8}, x, 8, PST_EFENCED, "another session");
     says(&(learn_frame){.kind = LEARN_FRAME_SUM, .sequence = 1, .length = 8}, x, 8, PST_EFENCED, "message 0 of this one was due");
     says(&(learn_frame){.kind = LEARN_FRAME_SUM, .length = 8, .crc = 77}, x, 8, PST_EPARSE, "damaged");
-    says(&(learn_frame){.kind = 9, .length = 8}, x, 8, PST_EPARSE, "unknown kind 9");
+    says(&(learn_frame){.kind = 99, .length = 8}, x, 8, PST_EPARSE, "unknown kind 99");
     says(&(learn_frame){.kind = LEARN_FRAME_SUM, .length = UINT32_MAX}, x, 8, PST_ELIMIT, "4294967295 bytes");
     says(&(learn_frame){.kind = LEARN_FRAME_ALIVE, .length = 8}, x, 8, PST_ELIMIT, "8 bytes");
     says(&(learn_frame){.kind = LEARN_FRAME_BLOB, .length = 8}, x, 8, PST_EINCOMPAT, "elsewhere in the training");

@@ -52,7 +52,7 @@ static bool is_stopped(void *arg)
 {
     learn *l = arg;
     if (l->pool)
-        learn_ring_alive(l->pool->ring); /* asked often by whatever takes long */
+        learn_pool_alive(l->pool);
     return pst_stop_requested();
 }
 
@@ -64,16 +64,22 @@ static bool is_first(const learn *l)
 
 /* ---- the gang ------------------------------------------------------------------------------------------------------------------ */
 
-static int join(learn *l, pst_err *err)
+static learn_ring_opts gang_of(learn *l)
 {
-    if (!l->job->gang)
-        return 0;
     learn_ring_opts o = *l->job->gang;
     o.timeout_us = (int64_t)l->s.peer_timeout * 1000000;
     o.arg = l;
     o.stopped = is_stopped;
+    return o;
+}
+
+static int join(learn *l, pst_err *err)
+{
+    if (!l->job->gang)
+        return 0;
+    learn_ring_opts o = gang_of(l);
     say(l, "rank %d of %d: meeting the others", o.rank, o.world);
-    int rc = learn_pool_open(&o, &l->pool, err);
+    int rc = learn_pool_open(&o, (int)l->s.staleness, &l->pool, err);
     if (!rc)
         say(l, "rank %d of %d: all are there", o.rank, o.world);
     return rc;
@@ -83,7 +89,7 @@ static int join(learn *l, pst_err *err)
  * when the platform ends the others meanwhile they were told to stop. */
 static int let_the_cause_be_heard(learn *l, int rc, pst_err *err)
 {
-    if (rc >= 0 || rc == PST_ESTOPPED || !l->pool || err->cls != PST_CLASS_RETRY || strcmp(err->origin, "ring") != 0)
+    if (rc >= 0 || rc == PST_ESTOPPED || !l->job->gang || err->cls != PST_CLASS_RETRY || strcmp(err->origin, "ring") != 0)
         return rc;
     say(l, "warning: %s; the last checkpoint is what a new generation goes on from", err->text);
     for (int ms = 0; ms < CAUSE_FIRST_MS && !pst_stop_requested(); ms += TICK_MS)
@@ -179,6 +185,11 @@ static int save(void *arg, const learn_training *t, pst_err *err)
     pst_err e = {0};
     if (!is_first(l))
         return 0;
+    if (l->pool && l->pool->servers && t->begun) {
+        int rc = learn_servers_pull(l->pool->servers, t->net, err);
+        if (rc < 0)
+            return rc;
+    }
     learn_checkpoint_take(t, &l->data, l->job->training_id, l->job->generation, &c);
     int rc = learn_checkpoint_write(l->job->checkpoint_dir, &c, &e);
     learn_checkpoint_done(&c);
@@ -307,11 +318,26 @@ static void on_epoch(void *arg, const learn_training *t, int64_t rows)
     l->epoch_began_us = pst_mono_us();
 }
 
+/* Servers have what rank 0 has before anybody pushes. */
+static int begin(learn *l, pst_err *err)
+{
+    const pst_buf *all;
+    if (!l->pool || !l->pool->servers)
+        return 0;
+    int rc = is_first(l) ? learn_servers_begin(l->pool->servers, l->training->net, err) : 0;
+    l->training->begun = true;
+    return rc ? rc : learn_pool_gather(l->pool, "", 0, true, &all, err);
+}
+
 static int train(learn *l, pst_err *err)
 {
     const learn_training_hooks hooks = {l, on_epoch, save, is_stopped};
     l->epoch_began_us = pst_mono_us();
-    int rc = learn_training_run(l->training, &hooks, err);
+    int rc = begin(l, err);
+    if (!rc)
+        rc = learn_training_run(l->training, &hooks, err);
+    if (rc == PST_ESTOPPED && is_first(l) && l->pool && l->pool->servers)
+        learn_servers_end(l->pool->servers, err); /* the checkpoint is written: what they say to it changes nothing */
     if (rc == PST_ESTOPPED)
         say(l, "told to stop: %s in epoch %lld, step %lld", is_first(l) ? "checkpoint written" : "rank 0 writes the checkpoint",
             (long long)l->training->progress.epoch + 1, (long long)learn_net_steps(l->training->net));
@@ -369,8 +395,33 @@ static int finish(learn *l, pst_err *err)
     int rc = l->s.autoencoder ? learn_training_error_quantile(l->training, threshold_quantile, &threshold, err) : 0;
     if (!rc && is_first(l))
         rc = export(l, threshold, err);
+    if (!rc && is_first(l) && l->pool && l->pool->servers)
+        rc = learn_servers_end(l->pool->servers, err);
     if (!rc && l->pool)
         rc = learn_pool_gather(l->pool, "", 0, true, &all, err);
+    return rc;
+}
+
+static int serve(learn *l, pst_err *err)
+{
+    learn_ring_opts o = gang_of(l);
+    say(l, "parameter server %d of %d: awaiting %d workers", o.rank - o.world, o.servers, o.world);
+    return learn_serve(&o, &l->s, err);
+}
+
+static int train_all(learn *l, pst_err *err)
+{
+    int rc = join(l, err);
+    if (!rc)
+        rc = find_checkpoint(l, err);
+    if (!rc)
+        rc = read_data(l, err);
+    if (!rc)
+        rc = set_up(l, err);
+    if (!rc)
+        rc = train(l, err);
+    if (!rc)
+        rc = finish(l, err);
     return rc;
 }
 
@@ -381,17 +432,7 @@ int learn_train(const learn_job *job, pst_err *err)
     if (!rc && job->check)
         say(&l, "the settings of the learner are right");
     else if (!rc) {
-        rc = join(&l, err);
-        if (!rc)
-            rc = find_checkpoint(&l, err);
-        if (!rc)
-            rc = read_data(&l, err);
-        if (!rc)
-            rc = set_up(&l, err);
-        if (!rc)
-            rc = train(&l, err);
-        if (!rc)
-            rc = finish(&l, err);
+        rc = job->gang && job->gang->rank >= job->gang->world ? serve(&l, err) : train_all(&l, err);
         rc = let_the_cause_be_heard(&l, rc, err);
     }
     learn_pool_close(l.pool);

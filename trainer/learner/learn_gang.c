@@ -9,24 +9,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_server(const pst_member *m)
+{
+    return !strcmp(m->role, "ps");
+}
+
+/* Ranks first, then servers; -1 = neither. */
+static int place_of(const pst_member *m, int world, int servers)
+{
+    if (m->rank >= 0)
+        return m->rank < world ? m->rank : -1;
+    return is_server(m) && m->index < servers ? world + m->index : -1;
+}
+
 static int places_of(const pst_members *m, const pst_rundir_spec *spec, learn_gang *g, pst_err *err)
 {
     const pst_member *self = pst_members_find(m, spec->process);
-    int world = 0;
-    for (size_t i = 0; i < m->n; i++)
+    int world = 0, servers = 0;
+    for (size_t i = 0; i < m->n; i++) {
         world += m->at[i].rank >= 0;
-    if (!self || self->rank < 0 || world < 2)
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "learner", 0, "%s is none of the %d ranks of its generation (members.json)",
-                           spec->process, world);
-    g->places = pst_alloc((size_t)world * sizeof *g->places);
+        servers += is_server(&m->at[i]);
+    }
+    int me = self ? place_of(self, world, servers) : -1;
+    if (me < 0 || world + servers < 2)
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "learner", 0,
+                           "%s is none of the %d ranks and %d parameter servers of its generation (members.json)", spec->process, world,
+                           servers);
+    g->places = pst_alloc((size_t)(world + servers) * sizeof *g->places);
     for (size_t i = 0; i < m->n; i++)
-        if (m->at[i].rank >= 0 && m->at[i].rank < world) {
-            learn_place *p = &g->places[m->at[i].rank];
+        if (place_of(&m->at[i], world, servers) >= 0) {
+            learn_place *p = &g->places[place_of(&m->at[i], world, servers)];
             snprintf(p->address, sizeof p->address, "%s", m->at[i].address);
             p->port = m->at[i].port;
         }
-    g->opts = (learn_ring_opts){.rank = self->rank,
+    g->opts = (learn_ring_opts){.rank = me,
                                 .world = world,
+                                .servers = servers,
                                 .at = g->places,
                                 .training_id = spec->training_id,
                                 .generation = spec->generation,

@@ -99,11 +99,11 @@ static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err
     if (!rc && !job.result_dir && !job.check)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "where shall the model go? give --result-dir, or set RESULT_DIR");
     learn_gang gang = {0};
-    if (!rc && spec.learners > 1)
+    if (!rc && o->run_dir && pst_manifest_processes(&m) > 1)
         rc = learn_gang_of(&spec, &gang, err);
     job.gang = gang.opts.world ? &gang.opts : NULL;
-    if (!rc && o->manifest && m.learners > 1 && !job.check)
-        printf("the manifest asks for %d learners; without the platform there is one\n", m.learners);
+    if (!rc && o->manifest && pst_manifest_processes(&m) > 1 && !job.check)
+        printf("the manifest asks for %d processes; without the platform there is one\n", pst_manifest_processes(&m));
     if (!rc)
         rc = learn_train(&job, err);
     learn_gang_done(&gang);
@@ -121,7 +121,7 @@ static int stopped_status(const learn_opts *o)
     return o->run_dir && pst_rundir_stop_reason_read(o->run_dir) == PST_STOP_REASON_NONE ? 128 + pst_stop_signal() : 0;
 }
 
-static int learn_run(int argc, char **argv)
+static int run_learn(int argc, char **argv)
 {
     learn_opts o = {0};
     pst_verb_run v;
@@ -139,4 +139,4 @@ static int learn_run(int argc, char **argv)
     return status;
 }
 
-const pst_verb pst_learn_verb = {"learn", "the built-in learner", NULL, learn_run, PST_USAGES(&learn_usage)};
+const pst_verb pst_learn_verb = {"learn", "the built-in learner", NULL, run_learn, PST_USAGES(&learn_usage)};

@@ -258,7 +258,7 @@ double learn_net_backward(learn_net *n, const float *x, const float *target, int
     return rows ? loss / rows : 0;
 }
 
-void learn_net_adam(learn_net *n, const float *gradient, const learn_adam *a)
+void learn_net_adam_part(learn_net *n, const float *gradient, size_t from, size_t to, const learn_adam *a)
 {
     const double beta1 = 0.9, beta2 = 0.999;
     n->steps++;
@@ -267,15 +267,22 @@ void learn_net_adam(learn_net *n, const float *gradient, const learn_adam *a)
     float add1 = (float)(1 - beta1), add2 = (float)(1 - beta2), shrink = (float)(a->rate * a->weight_decay);
     for (int l = 0; l < n->n; l++) {
         const layer *y = &n->layers[l];
-        size_t weights = y->at + (size_t)y->in * (size_t)y->out, end = weights + (size_t)y->out;
-        for (size_t i = y->at; i < end; i++) {
-            float g = gradient[i];
+        size_t weights = y->at + (size_t)y->in * (size_t)y->out, begin = y->at, end = weights + (size_t)y->out;
+        begin = begin < from ? from : begin;
+        end = end > to ? to : end;
+        for (size_t i = begin; i < end; i++) {
+            float g = gradient[i - from];
             n->m[i] = keep1 * n->m[i] + add1 * g;
             n->v[i] = keep2 * n->v[i] + add2 * g * g;
             float decay = i < weights ? shrink * n->values[i] : 0;
             n->values[i] -= rate * n->m[i] / (sqrtf(n->v[i]) + epsilon) + decay;
         }
     }
+}
+
+void learn_net_adam(learn_net *n, const float *gradient, const learn_adam *a)
+{
+    learn_net_adam_part(n, gradient, 0, n->n_params, a);
 }
 
 double learn_net_step(learn_net *n, const float *x, const float *target, int rows, const learn_adam *adam, int *ret_right)

@@ -43,6 +43,8 @@ double learn_net_backward(learn_net *n, const float *x, const float *target, int
  * losses, not the mean. rows may be 0. */
 double learn_net_backward_part(learn_net *n, const float *x, const float *target, int rows, int64_t of, int *ret_right);
 void learn_net_adam(learn_net *n, const float *gradient, const learn_adam *adam); /* one step */
+/* The same of parameters [from, to) alone; gradient: theirs. */
+void learn_net_adam_part(learn_net *n, const float *gradient, size_t from, size_t to, const learn_adam *adam);
 /* backward, then one step of Adam. Leaves the parameters alone when the loss is not finite. */
 double learn_net_step(learn_net *n, const float *x, const float *target, int rows, const learn_adam *adam, int *ret_right);
 

@@ -7,18 +7,26 @@
 
 enum { BYTES_MAX = INT32_MAX }; /* of one rank's part: a checkpoint is the largest */
 
-int learn_pool_open(const learn_ring_opts *o, learn_pool **ret, pst_err *err)
+int learn_pool_open(const learn_ring_opts *o, int staleness, learn_pool **ret, pst_err *err)
 {
-    learn_ring *ring;
-    int rc = learn_ring_join(o, &ring, err);
-    if (rc < 0)
-        return rc;
     learn_pool *p = pst_alloc(sizeof *p);
-    *p = (learn_pool){.rank = o->rank, .world = o->world, .ring = ring};
+    *p = (learn_pool){.rank = o->rank, .world = o->world, .staleness = o->servers ? staleness : 0};
     p->train = pst_alloc((size_t)o->world * sizeof *p->train);
     p->all = pst_alloc((size_t)o->world * sizeof *p->all);
-    *ret = p;
-    return 0;
+    int rc = o->world > 1 ? learn_ring_join(o, &p->ring, err) : 0;
+    if (!rc && o->servers)
+        rc = learn_servers_open(o, &p->servers, err);
+    if (rc < 0)
+        learn_pool_close(p);
+    else
+        *ret = p;
+    return rc;
+}
+
+void learn_pool_alive(learn_pool *p)
+{
+    if (p->ring)
+        learn_ring_alive(p->ring);
 }
 
 static void forget(learn_pool *p)
@@ -33,6 +41,7 @@ void learn_pool_close(learn_pool *p)
         return;
     forget(p);
     learn_ring_leave(p->ring);
+    learn_servers_close(p->servers);
     free(p->all);
     free(p->train);
     free(p);
@@ -41,7 +50,11 @@ void learn_pool_close(learn_pool *p)
 int learn_pool_gather(learn_pool *p, const void *mine, size_t len, bool same, const pst_buf **ret, pst_err *err)
 {
     forget(p);
-    int rc = learn_ring_gather(p->ring, mine, len, BYTES_MAX, p->all, err);
+    int rc = 0;
+    if (p->ring)
+        rc = learn_ring_gather(p->ring, mine, len, BYTES_MAX, p->all, err);
+    else
+        pst_buf_add(&p->all[0], len ? mine : "", len);
     for (int i = 0; !rc && same && i < p->world; i++)
         if (p->all[i].len != len)
             rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_FATAL, "learner", 0,

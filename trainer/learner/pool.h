@@ -3,17 +3,21 @@
 #ifndef PST_LEARNER_POOL_H
 #define PST_LEARNER_POOL_H
 
-#include "trainer/learner/ring.h"
+#include "trainer/learner/servers.h"
 
 typedef struct learn_pool {
     int rank, world;
-    learn_ring *ring;
-    size_t *train; /* records that each rank trains on; filled by learn_prepare() */
-    pst_buf *all;  /* of the last gathering */
+    learn_ring *ring;       /* NULL: a world of one, with parameter servers */
+    learn_servers *servers; /* who take the steps; NULL = all do */
+    int staleness;          /* with servers: minibatches that a rank may be ahead of the slowest */
+    size_t *train;          /* records that each rank trains on; filled by learn_prepare() */
+    pst_buf *all;           /* of the last gathering */
 } learn_pool;
 
-int learn_pool_open(const learn_ring_opts *o, learn_pool **ret_pool, pst_err *err); /* when all are there; as learn_ring_join() */
-void learn_pool_close(learn_pool *p);                                               /* NULL-safe */
+int learn_pool_open(const learn_ring_opts *o, int staleness, learn_pool **ret_pool,
+                    pst_err *err);    /* when all are there; as learn_ring_join() */
+void learn_pool_alive(learn_pool *p); /* often, by whatever takes long */
+void learn_pool_close(learn_pool *p); /* NULL-safe */
 
 /* ret_all[k]: what rank k gave, until the next call. same: all are as long as this rank's, or it is PST_EINCOMPAT. */
 int learn_pool_gather(learn_pool *p, const void *mine, size_t len, bool same, const pst_buf **ret_all, pst_err *err);

@@ -276,7 +276,7 @@ int learn_ring_join(const learn_ring_opts *o, learn_ring **ret, pst_err *err)
     r->o = *o;
     r->places = pst_alloc((size_t)o->world * sizeof *r->places);
     memcpy(r->places, o->at, (size_t)o->world * sizeof *r->places);
-    learn_run_make(&r->run, o->training_id, o->generation, o->world, o->secret);
+    learn_run_make(&r->run, o->training_id, o->generation, o->world + o->servers, o->secret);
     r->out.fd = r->in.fd = -1;
     r->out.peer = (o->rank + 1) % o->world;
     r->in.peer = (o->rank + o->world - 1) % o->world;

@@ -15,18 +15,15 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "trainer/learner/door.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct learn_place {
-    char address[64]; /* numeric */
-    int port;
-} learn_place;
-
 typedef struct learn_ring_opts {
-    int rank, world;       /* world from 2 */
-    const learn_place *at; /* of every rank */
+    int rank, world;       /* world from 1; of a parameter server: world + its index */
+    int servers;           /* parameter servers (servers.h); 0 = none, and the world is from 2 */
+    const learn_place *at; /* of every rank, then of every server */
     const char *training_id;
     int generation;
     const char *secret; /* of the generation, known to its ranks only */

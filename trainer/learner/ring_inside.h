@@ -23,5 +23,6 @@ struct learn_ring {
 };
 
 int learn_ring_connect_all(learn_ring *r, pst_err *err); /* opens both lines; ring_join.c */
+int64_t learn_join_us(int64_t timeout_us);               /* how long others are waited for */
 
 #endif

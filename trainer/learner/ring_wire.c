@@ -159,7 +159,7 @@ int learn_frame_get(const uint8_t b[LEARN_FRAME_HEAD], uint32_t generation, uint
         return pst_err_set(err, PST_EFENCED, PST_CLASS_FATAL, "ring", 0,
                            "it sent message %llu of %s session, and message %llu of this one was due", (unsigned long long)u64(b + 24),
                            u64(b + 8) == session ? "this" : "another", (unsigned long long)sequence);
-    if (kind < LEARN_FRAME_SUM || kind > LEARN_FRAME_ALIVE)
+    if (kind < LEARN_FRAME_SUM || kind > LEARN_FRAME_END)
         return pst_err_set(err, PST_EPARSE, PST_CLASS_RETRY, "ring", 0, "it sent a message of the unknown kind %u", kind);
     if (length > LEARN_FRAME_MAX || (kind == LEARN_FRAME_ALIVE && length))
         return pst_err_set(err, PST_ELIMIT, PST_CLASS_RETRY, "ring", 0, "it sent a message of %u bytes; at most %d are allowed", length,

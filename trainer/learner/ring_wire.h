@@ -58,7 +58,18 @@ void learn_ring_mac(const learn_run *r, const char *part, const uint8_t hello[LE
 bool learn_ring_mac_same(const uint8_t a[32], const uint8_t b[32]); /* takes as long whatever differs */
 uint64_t learn_ring_session(const learn_run *r, const uint8_t hello[LEARN_HELLO_BYTES], const uint8_t nonce[16]);
 
-typedef enum { LEARN_FRAME_SUM = 1, LEARN_FRAME_BLOB, LEARN_FRAME_ALIVE } learn_frame_kind;
+typedef enum {
+    LEARN_FRAME_SUM = 1, /* of the ring */
+    LEARN_FRAME_BLOB,
+    LEARN_FRAME_ALIVE,
+    LEARN_FRAME_BEGIN, /* of parameter servers (servers.h) */
+    LEARN_FRAME_READY,
+    LEARN_FRAME_PUSH,
+    LEARN_FRAME_VALUES,
+    LEARN_FRAME_PULL,
+    LEARN_FRAME_STATE,
+    LEARN_FRAME_END
+} learn_frame_kind;
 typedef struct learn_frame {
     learn_frame_kind kind;
     uint64_t session, sequence;

@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum { STREAM_WEIGHTS = 2, STREAM_EPOCHS = 1000, STREAM_RANK = 1 << 24, EVALUATE_ROWS = 256 };
-enum { LOSS, RIGHT, STOP, SHARED }; /* behind the gradient */
 
 learn_training *learn_training_new(const pst_learn_settings *s, const learn_ready *data, learn_pool *pool)
 {
@@ -31,7 +30,7 @@ learn_training *learn_training_new(const pst_learn_settings *s, const learn_read
     t->batch_y = pst_alloc((size_t)s->batch * (size_t)data->target_width * sizeof(float));
     t->order = pst_alloc(data->train * sizeof *t->order);
     if (pool)
-        t->shared = pst_alloc((learn_net_parameters(t->net) + SHARED) * sizeof *t->shared);
+        t->shared = pst_alloc((learn_net_parameters(t->net) + LEARN_TAIL) * sizeof *t->shared);
     return t;
 }
 
@@ -81,26 +80,45 @@ static int ran_away(const learn_training *t, double loss, pst_err *err)
         s->learning_rate / 10);
 }
 
-/* This rank's rows of a minibatch of `of`: gradient, loss and whether somebody shall stop are summed in one go, and the step is taken by all alike. */
+/* The servers take the step, and tell where all stop. */
+static int step_by_servers(learn_training *t, float *gradient, float *tail, pst_err *err)
+{
+    int64_t stop_at = 0;
+    int rc = learn_servers_step(t->pool->servers, t->net, gradient, tail, &stop_at, err);
+    t->pushes++;
+    t->told = t->told || (stop_at && t->pushes >= stop_at);
+    return rc;
+}
+
+static int step_by_all(learn_training *t, float *shared, size_t n, pst_err *err)
+{
+    int rc = learn_ring_sum(t->pool->ring, shared, n + LEARN_TAIL, err);
+    if (rc < 0)
+        return rc;
+    t->told = t->told || shared[n + LEARN_TAIL_STOP] > 0;
+    if (isfinite(shared[n + LEARN_TAIL_LOSS]))
+        learn_net_adam(t->net, shared, &(learn_adam){t->settings->learning_rate, t->settings->weight_decay});
+    return 0;
+}
+
+/* This rank's rows of a minibatch of `of`: gradient, loss and whether somebody shall stop are summed in one go, and the step is taken by all alike. With
+ * staleness every rank's rows are a minibatch of their own, and sums are of this rank. */
 static int step_together(learn_training *t, const float *y, size_t rows, int64_t of, bool stop, double *ret_loss, int64_t *ret_right,
                          pst_err *err)
 {
     int right = 0;
     size_t n = learn_net_parameters(t->net);
     double sum = learn_net_backward_part(t->net, t->batch_x, y, (int)rows, of, &right);
+    float *tail = t->shared + n;
     memcpy(t->shared, learn_net_gradient(t->net), n * sizeof *t->shared);
-    t->shared[n + LOSS] = (float)(sum / (double)of);
-    t->shared[n + RIGHT] = (float)right;
-    t->shared[n + STOP] = stop ? 1 : 0;
-    int rc = learn_ring_sum(t->pool->ring, t->shared, n + SHARED, err);
-    if (rc < 0)
-        return rc;
-    *ret_loss = (double)t->shared[n + LOSS];
-    *ret_right = (int64_t)t->shared[n + RIGHT];
-    t->told = t->told || t->shared[n + STOP] > 0;
-    if (isfinite(*ret_loss))
-        learn_net_adam(t->net, t->shared, &(learn_adam){t->settings->learning_rate, t->settings->weight_decay});
-    return 0;
+    tail[LEARN_TAIL_LOSS] = (float)(of ? sum / (double)of : 0);
+    tail[LEARN_TAIL_RIGHT] = (float)right;
+    tail[LEARN_TAIL_STOP] = stop ? 1 : 0;
+    tail[LEARN_TAIL_ROWS] = (float)rows;
+    int rc = t->pool->servers ? step_by_servers(t, t->shared, tail, err) : step_by_all(t, t->shared, n, err);
+    *ret_loss = (double)tail[LEARN_TAIL_LOSS];
+    *ret_right = (int64_t)tail[LEARN_TAIL_RIGHT];
+    return rc;
 }
 
 /* One minibatch from the shuffled order; returns its rows over all ranks, 0 with none, or PST_EINVAL when training has run away. */
@@ -116,6 +134,8 @@ static int64_t one_batch(learn_training *t, bool stop, pst_err *err)
         t->progress.batch++;
         return 0;
     }
+    if (t->pool && t->pool->staleness)
+        of = (int64_t)(to - from);
     take_rows(t, from, to - from);
     const float *y = d->target == d->z ? t->batch_x : t->batch_y;
     int64_t right = 0;
@@ -200,9 +220,26 @@ static bool judge(learn_training *t)
     return t->settings->patience && p->epoch - p->best_epoch >= t->settings->patience;
 }
 
+/* Ranks of different speed meet at the end of an epoch: its sums become those of all, and all have the same values again. */
+static int meet_again(learn_training *t, pst_err *err)
+{
+    learn_progress *p = &t->progress;
+    double sums[] = {p->loss_sum, (double)p->rows, (double)p->right};
+    int rc = learn_pool_sum(t->pool, sums, 3, err);
+    if (!rc)
+        rc = learn_servers_pull(t->pool->servers, t->net, err);
+    p->loss_sum = sums[0];
+    p->rows = (int64_t)sums[1];
+    p->right = (int64_t)sums[2];
+    return rc;
+}
+
 static int end_epoch(learn_training *t, pst_err *err)
 {
     learn_progress *p = &t->progress;
+    int met = t->pool && t->pool->staleness ? meet_again(t, err) : 0;
+    if (met < 0)
+        return met;
     p->epoch++;
     p->train_loss = p->rows ? p->loss_sum / (double)p->rows : NAN;
     p->train_accuracy = p->rows && t->settings->n_classes ? (double)p->right / (double)p->rows : NAN;

@@ -27,6 +27,8 @@ typedef struct learn_training {
     const pst_learn_settings *settings; /* borrowed */
     const learn_ready *data;            /* borrowed */
     learn_pool *pool;                   /* whose other ranks do the same at the same time; NULL = alone. Borrowed */
+    int64_t pushes;                     /* to the pool's servers so far */
+    bool begun;                         /* the pool's servers have the parameters */
     bool told;                          /* one of the ranks is to stop: all do, after the same minibatch */
     learn_net *net;
     learn_progress progress;
