@@ -1,5 +1,8 @@
-/* wire_block.c - counted bytes. Not zeroed: what is received lies in it as far as len says, and no further. */
+/* wire_block.c - a counted run of bytes. The count and the bytes are two allocations, so that a batch that was built in a pst_buf becomes a block without
+ * being copied; both are a batch's or an answer's, never a record's. The bytes are not zeroed: they are received or written over at once, and zeroing a
+ * megabyte costs as much as its checksum. */
 #include "common/bus/wire/wire_block.h"
+
 #include "common/base/buf.h"
 #include "common/base/err.h"
 
@@ -8,16 +11,21 @@
 wire_block *wire_block_new(size_t cap)
 {
     wire_block *b = pst_alloc(sizeof *b);
-    b->uses = 1;
-    b->cap = cap;
-    b->data = malloc(cap ? cap : 1);
-    PST_ASSERT(b->data);
+    *b = (wire_block){.uses = 1, .cap = cap, .data = pst_realloc(NULL, cap)};
+    return b;
+}
+
+wire_block *wire_block_take(uint8_t *data, size_t len, size_t cap)
+{
+    PST_ASSERT(data && len <= cap);
+    wire_block *b = pst_alloc(sizeof *b);
+    *b = (wire_block){.uses = 1, .len = len, .cap = cap, .data = data};
     return b;
 }
 
 wire_block *wire_block_use(wire_block *b)
 {
-    PST_ASSERT(b->uses);
+    PST_ASSERT(b->uses && b->uses < UINT32_MAX);
     b->uses++;
     return b;
 }

@@ -14,7 +14,8 @@ typedef struct wire_block {
     uint8_t *data;
 } wire_block;
 
-wire_block *wire_block_new(size_t cap); /* one use */
+wire_block *wire_block_new(size_t cap);                             /* one use */
+wire_block *wire_block_take(uint8_t *data, size_t len, size_t cap); /* memory of malloc() moves in; one use */
 wire_block *wire_block_use(wire_block *b);
 void wire_block_drop(wire_block *b); /* NULL-safe; the last one frees */
 
