@@ -18,6 +18,7 @@ pst_test(bus_security SOURCES live/test_bus_security.c LIBS pst_bus LABELS live 
 # These wait for groups to form (three seconds each on the in-memory cluster) and compute nothing: begun first, they wait beside what computes.
 set_tests_properties(bus_mock_round bus_mock bus_mock_txn PROPERTIES COST 60)
 pst_test(wire_bytes SOURCES unit/test_wire_bytes.c LIBS pst_bus LABELS unit)
+pst_test(wire_batch SOURCES unit/test_wire_batch.c LIBS pst_bus LABELS unit)
 pst_test(wire_conf SOURCES unit/test_wire_conf.c LIBS pst_bus PkgConfig::RDKAFKA LABELS unit)
 pst_test(wire_where SOURCES live/test_wire_where.c LIBS pst_bus LABELS live TIMEOUT 900)
 pst_test(wire_share SOURCES unit/test_wire_share.c LIBS pst_bus LABELS unit)

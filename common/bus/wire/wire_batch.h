@@ -59,7 +59,8 @@ int wire_records_begin(const wire_batch_head *head, wire_block *of, wire_records
  * caller's. 0 = the batch is read; PST_EINVAL: broken behind the last one given. */
 int wire_records_next(wire_records *r, pst_record *room, size_t max, pst_err *err);
 void wire_records_done(wire_records *r);
-/* Headers at a record's native place, bounded by `end`. How many there are. */
+/* Headers at a record's native place; names end with a NUL. How many there are. wire_records_next() writes them over themselves for that (wire_batch.c), so
+ * the records of a block are walked once: it is not begun anew from the same bytes. */
 size_t wire_record_headers(const pst_record *r, pst_header *ret, size_t max);
 /* A control batch's record: 0 abort, 1 commit, others as they are. */
 int wire_control_type(const pst_record *r);
@@ -71,11 +72,14 @@ typedef struct wire_build {
     pst_buf bytes;
     uint32_t n;
     int64_t base_time, max_time;
+    size_t usual;    /* bytes of the last batch: room for the next one */
     size_t reserved; /* where the record that wire_build_reserve() began is; 0 = none */
     pst_out head;    /* of it */
+    size_t value_length_at;
+    uint8_t length_room, value_room; /* bytes that are left for the lengths of it and its value: what the last one took */
 } wire_build;
 
-void wire_build_begin(wire_build *b);
+void wire_build_begin(wire_build *b); /* of zeros, or a closed one */
 /* out->timestamp_ms must not be 0 any more. */
 void wire_build_add(wire_build *b, const pst_out *out);
 /* Room for a value at the end of ->bytes; its length is known when it is sent: it is then moved by the bytes that its length takes. Forgotten by a second

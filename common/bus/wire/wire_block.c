@@ -10,9 +10,9 @@
 
 wire_block *wire_block_new(size_t cap)
 {
-    wire_block *b = pst_alloc(sizeof *b);
-    *b = (wire_block){.uses = 1, .cap = cap, .data = pst_realloc(NULL, cap)};
-    return b;
+    uint8_t *data = malloc(cap ? cap : 1);
+    PST_ASSERT(data);
+    return wire_block_take(data, 0, cap);
 }
 
 wire_block *wire_block_take(uint8_t *data, size_t len, size_t cap)
