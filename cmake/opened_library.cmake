@@ -52,11 +52,17 @@ int @name@_lib_open(pst_err *err);
 
 struct @name@_lib @name@_lib;
 
+static const pst_library_call calls[] = {
+@rows@};
+static pst_library library = {"@soname@", "@A_PURPOSE@", "@A_PACKAGE@", calls, sizeof calls / sizeof *calls, NULL, NULL};
+
+__attribute__((constructor)) static void announce(void)
+{
+    pst_library_announce(&library);
+}
+
 int @name@_lib_open(pst_err *err)
 {
-    static const pst_library_call calls[] = {
-@rows@    };
-    static pst_library library = {"@soname@", "@A_PURPOSE@", "@A_PACKAGE@", calls, sizeof calls / sizeof *calls, NULL};
     return pst_library_open(&library, err);
 }
 ]])

@@ -1,10 +1,10 @@
-/* launcher.h - how an LCM creates, watches and deletes processes: on this computer (local/), later elsewhere; launchers.c is the table of them.
+/* launcher.h - how an LCM creates, watches and deletes processes: on this computer (local/), in a cluster (kubernetes/); launchers.c is the table of them.
  *
  * A launcher is asynchronous, because the next one is: an API server answers when it likes, or not at all for a while. Requests return at once;
  * what becomes of them, and whatever else happens to a process, is told by poll(), and only there:
  *
  *     adopt  ──▶ FOUND (once for each adopt)
- *     create ──▶ nothing while all goes well, or NOT_CREATED; from then on it is watched: CHANGED
+ *     create ──▶ nothing while all goes well, WAITS for people, or NOT_CREATED; from then on it is watched: CHANGED
  *     stop   ──▶ nothing; its end is seen by the watch
  *     delete ──▶ GONE: nothing of it lives any more, and that is certain; CHANGED where its own end is on record. Silence is not certainty: the LCM
  *                asks again on its ticks
@@ -15,10 +15,9 @@
  *   - A lost watch, a silent node, an answer that does not come is never told as an end.
  *   - What lives goes on when the LCM ends; adopt finds it again by its name.
  *
- * One for Kubernetes, for example, creates objects under names made of the process's, takes "exists already" for success when the labels are those
- * of the same generation, and answers GONE when a foreground deletion is over and a list by label shows no pod. It creates what belongs to a
- * generation as a whole with the first process of it. A watch that is cut is begun again from a list; an API server that refuses for lack of room is
- * asked again, without a word here.
+ * That for Kubernetes creates pods under names made of the process's, takes "exists already" for success when the notes on it are those of the same
+ * generation, and answers GONE when the API server has the pod no more, or it is over. What is asked for together is created together or not at
+ * all. A watch that is cut is begun again where it was, or from a list; an API server that refuses for lack of room is asked again.
  *
  * The memory of what was decided is the LCM's, in run directories below its state folder (common/objects/rundir.h): a launcher reads there
  * what it needs (the intent, why it is to stop) and writes no decision of its own. @thread one owner; nothing here blocks for longer than a file
@@ -31,13 +30,17 @@
 typedef struct pst_launcher_conf {
     const char *state_dir;      /* absolute */
     const char *const *environ; /* settings for the supervisors: "PENSTOCK_…=…", NULL-terminated; borrowed */
+    const char *site, *node;
+    const char *objects; /* where code and models lie: a folder, or an address */
+    const struct kube_opts *kubernetes;
 } pst_launcher_conf;
 
 typedef enum {
     PST_LAUNCHER_FOUND = 1,   /* seen … devices */
     PST_LAUNCHER_CHANGED,     /* seen … stop_reason; only what ends it, or what keeps it from ending, is told */
     PST_LAUNCHER_NOT_CREATED, /* why */
-    PST_LAUNCHER_GONE         /* published */
+    PST_LAUNCHER_GONE,        /* published; why, exit.reason_code: what is known of its end */
+    PST_LAUNCHER_WAITS        /* why, exit.reason_code: what keeps it from beginning. Nothing follows from it */
 } pst_launcher_news_type;
 
 typedef struct pst_launcher_news {
@@ -80,7 +83,7 @@ typedef struct pst_launcher_ops {
 } pst_launcher_ops;
 
 /* The launchers there are, in one list: declared here and found by name (launchers.h) from it. */
-#define PST_LAUNCHERS(ROW)     ROW(pst_launcher_local)
+#define PST_LAUNCHERS(ROW)     ROW(pst_launcher_local) ROW(pst_launcher_kubernetes)
 #define PST_LAUNCHER_ROW(NAME) extern const pst_launcher_ops NAME;
 PST_LAUNCHERS(PST_LAUNCHER_ROW)
 #undef PST_LAUNCHER_ROW

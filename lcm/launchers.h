@@ -5,6 +5,6 @@
 #include "lcm/launcher.h"
 
 const pst_launcher_ops *lcm_launcher_find(const char *name); /* NULL: there is none of that name */
-char *lcm_launcher_names(void);                              /* "local", for a person; free() */
+char *lcm_launcher_names(void);                              /* "local, kubernetes", for a person; free() */
 
 #endif

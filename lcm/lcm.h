@@ -8,7 +8,8 @@
  *   lcm_shell.c       does it: intents, reports and offsets in one transaction, then starts and signals
  *   lcm_main.c        the verb: settings, lock, loop, drain
  *   rundirs.c         remembers what it decided
- *   launcher.h        how processes are created, watched, deleted; launchers.c: which ways there are; local/: on this computer */
+ *   launcher.h        how processes are created, watched, deleted; launchers.c: which ways there are; local/: on this computer;
+ *                     kubernetes/: as pods of a cluster */
 #ifndef PST_LCM_H
 #define PST_LCM_H
 

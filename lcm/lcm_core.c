@@ -376,7 +376,7 @@ static void see(const lcm_core *l, const job *j, const gang *g, proc *p, const l
 }
 
 /* The launcher is certain: what its end was is ours to say. Another state than KILLING: the answer was overtaken by an end of its own. */
-static void emptied(const job *j, const gang *g, proc *p, bool published, int64_t now_us, lcm_actions *a)
+static void emptied(const job *j, const gang *g, proc *p, const lcm_event *in, lcm_actions *a)
 {
     if (p->state != LCM_STATE_KILLING)
         return;
@@ -387,11 +387,13 @@ static void emptied(const job *j, const gang *g, proc *p, bool published, int64_
         reason = "ended by force while the platform was stopped";
     else
         reason = "ended by force: its supervisor did not end it within the grace time";
+    if (in->text && *in->text) /* the launcher knows more */
+        reason = in->text;
     end_unreported(j, g, p, LCM_CAUSE_EMPTIED, code, reason, a);
-    if (published)
+    if (in->published)
         return;
     set_state(p, LCM_CAUSE_LEFT_OUTPUT, LCM_STATE_DRAINING);
-    drain(j, g, p, now_us, a);
+    drain(j, g, p, in->now_us, a);
 }
 
 /* ---- the gang --------------------------------------------------------------------------------------------------------------- */
@@ -642,7 +644,7 @@ static void about_generation(lcm_core *l, const lcm_event *in, lcm_actions *ret_
         report(ret_actions, PST_LCM_REPORT_DEPLOY_FAILED, j, g->generation, p->name, "S101", in->text);
         end_unreported(j, g, p, LCM_CAUSE_NOT_STARTED, "S101", in->text, ret_actions);
     } else if (p && in->type == PST_LCM_EMPTIED) {
-        emptied(j, g, p, in->published, in->now_us, ret_actions);
+        emptied(j, g, p, in, ret_actions);
     } else if (p && (in->type == PST_LCM_FOUND_PROCESS || in->type == PST_LCM_NOTICED)) {
         if (in->type == PST_LCM_FOUND_PROCESS && in->devices)
             p->devices = *in->devices;

@@ -37,7 +37,7 @@ typedef enum {
     PST_LCM_FOUND_PROCESS, /* process, seen, exit, published, devices */
     PST_LCM_RECOVERED,     /* all FOUND events were given: act on them */
     PST_LCM_NOTICED,       /* process, seen, exit, published: the launcher's watch */
-    PST_LCM_EMPTIED,       /* process: nothing of it lives any more (answer to END); published */
+    PST_LCM_EMPTIED,       /* process: nothing of it lives any more (answer to END); published; text: what ended it, if that is known */
     PST_LCM_START_FAILED,  /* process, text */
     PST_LCM_INTENDED,      /* the intent is on disk */
     PST_LCM_INTENT_FAILED, /* text: the generation cannot be deployed */
@@ -77,7 +77,8 @@ typedef enum {
     PST_LCM_REPORT_EXITED,
     PST_LCM_REPORT_LOST,
     PST_LCM_REPORT_CLEANED,
-    PST_LCM_REPORT_REFUSED /* by the shell alone: a command that no Trainer gave */
+    PST_LCM_REPORT_REFUSED, /* by the shell alone: a command that no Trainer gave */
+    PST_LCM_REPORT_REMARK   /* the same: a launcher's word about what a process waits for */
 } lcm_report_type;
 
 typedef struct lcm_action {

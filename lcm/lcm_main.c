@@ -74,6 +74,7 @@ static int wire(lcm *l, pst_err *err)
                            .node = &l->node,
                            .state_dir = l->state_dir,
                            .launcher = lcm_launcher_find(o->launcher),
+                           .kubernetes = &o->kube,
                            .environ = (const char *const *)l->environ,
                            .overcommit = o->overcommit,
                            .floor = l->floor,

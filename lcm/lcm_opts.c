@@ -16,7 +16,30 @@ static const pst_opt opts[] = {
     {"advertise", 0, PST_OPT_STR, offsetof(lcm_opts, advertise), "ADDRESS", NULL,
      "numeric address by which other nodes reach processes here, for gangs over several nodes [that of the default route]"},
     {"launcher", 0, PST_OPT_STR, offsetof(lcm_opts, launcher), "NAME", "local",
-     "how processes are started; local: on this computer (a wrong name is answered with all)"},
+     "how processes are started; local: on this computer; kubernetes: as pods of a cluster (docs/kubernetes.md)"},
+    {"kubeconfig", 0, PST_OPT_STR, offsetof(lcm_opts, kube.kubeconfig), "FILE", NULL,
+     "kubernetes: how its API server is reached [KUBECONFIG; in a pod, its service account]"},
+    {"namespace", 0, PST_OPT_STR, offsetof(lcm_opts, kube.namespace_), "NAME", NULL,
+     "kubernetes: where pods are made [that of the kubeconfig's context, of the pod, or default]"},
+    {"kubernetes-server", 0, PST_OPT_STR, offsetof(lcm_opts, kube.server), "URL", NULL,
+     "kubernetes: the API server, in place of a kubeconfig"},
+    {"kubernetes-token-file", 0, PST_OPT_STR, offsetof(lcm_opts, kube.token_file), "FILE", NULL,
+     "kubernetes: a token, read anew for each request"},
+    {"kubernetes-ca", 0, PST_OPT_STR, offsetof(lcm_opts, kube.ca_file), "FILE", NULL, "kubernetes: who vouches for the API server, PEM"},
+    {"volume-claim", 0, PST_OPT_STR, offsetof(lcm_opts, kube.claim), "NAME", "penstock-state",
+     "kubernetes: the claim of the volume that is mounted here at the state folder; ReadWriteMany"},
+    {"image", 0, PST_OPT_STR, offsetof(lcm_opts, kube.image), "IMAGE", "penstock:" PST_VERSION,
+     "kubernetes: the container image of penstock itself, from which supervisors come and native jobs run"},
+    {"images", 0, PST_OPT_STR, offsetof(lcm_opts, kube.images), "NAME=IMAGE,…", NULL,
+     "kubernetes: images of frameworks, before FfDL's; without a tag the framework's version is it"},
+    {"gpu-resource", 0, PST_OPT_STR, offsetof(lcm_opts, kube.gpu_resource), "NAME", "nvidia.com/gpu",
+     "kubernetes: what a GPU is called there"},
+    {"gpu-label", 0, PST_OPT_STR, offsetof(lcm_opts, kube.gpu_label), "NAME", "nvidia.com/gpu.product",
+     "kubernetes: the label of nodes that tells the type of their GPUs"},
+    {"offer-cpus", 0, PST_OPT_DOUBLE, offsetof(lcm_opts, kube.cpus), "N 0..10000000", "0",
+     "kubernetes: processors that jobs may have in sum; 0 = those of the cluster's nodes"},
+    {"offer-memory", 0, PST_OPT_BYTES, offsetof(lcm_opts, kube.memory_bytes), "SIZE", "0", "kubernetes: the same for memory"},
+    {"offer-gpus", 0, PST_OPT_STR, offsetof(lcm_opts, kube.gpus), "TYPE=N,…", NULL, "kubernetes: the same for GPUs, by type; '' = none"},
     {"isolation", 0, PST_OPT_STR, offsetof(lcm_opts, isolation), "LEVEL", NULL,
      "the weakest isolation that jobs may have here: none, user or sandbox. A job that asks for less is refused; native jobs, which run "
      "the platform's own program, have user at most [none]"},
@@ -37,8 +60,8 @@ const pst_usage lcm_usage = {.verb = "lcm",
                                      "its site with an id of its own, kept in the state folder; a second one in the same folder waits "
                                      "until the first has gone. SIGTERM ends the LCM alone: learners go on and are adopted at the next "
                                      "start. SIGUSR2 ends every process of the node first.",
-                             .examples =
-                                 "penstock lcm\npenstock lcm --site rack7 --node gpu3 --overcommit 2\npenstock lcm --isolation sandbox",
+                             .examples = "penstock lcm\npenstock lcm --site rack7 --node gpu3 --overcommit 2\npenstock lcm --isolation "
+                                         "sandbox\npenstock lcm --launcher kubernetes --kubeconfig ~/.kube/config --namespace jobs",
                              .opts = opts,
                              .n_opts = sizeof opts / sizeof *opts};
 

@@ -4,12 +4,14 @@
 
 #include "common/base/isolation.h"
 #include "common/base/opt.h"
+#include "lcm/kubernetes/kube_opts.h"
 
 typedef struct lcm_opts {
     const char *site, *node, *launcher, *advertise, *isolation, *stores;
     double overcommit;
     int64_t keep_us, keep_bytes, port;
     bool print_fsm;
+    kube_opts kube;
 } lcm_opts;
 
 extern const pst_usage lcm_usage;

@@ -206,7 +206,8 @@ static int encode_report(lcm_shell *s, const lcm_action *a, pst_buf *out, pst_er
     static const enum pst_report_type types[] = {
         [PST_LCM_REPORT_DEPLOYING] = PST_REPORT_TYPE_DEPLOYING, [PST_LCM_REPORT_DEPLOY_FAILED] = PST_REPORT_TYPE_DEPLOY_FAILED,
         [PST_LCM_REPORT_EXITED] = PST_REPORT_TYPE_EXITED,       [PST_LCM_REPORT_LOST] = PST_REPORT_TYPE_LOST,
-        [PST_LCM_REPORT_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_REPORT_REFUSED] = PST_REPORT_TYPE_OTHER};
+        [PST_LCM_REPORT_CLEANED] = PST_REPORT_TYPE_CLEANED,     [PST_LCM_REPORT_REFUSED] = PST_REPORT_TYPE_OTHER,
+        [PST_LCM_REPORT_REMARK] = PST_REPORT_TYPE_OTHER};
     const pst_rundir_exit *x = &a->exit;
     pst_str_pair stop = {(char *)"stop_reason", (char *)pst_rundir_stop_reason_name(x->stop_reason)};
     pst_process_report r = {.training_id = (char *)a->id.training_id,
@@ -408,6 +409,18 @@ static void log_news(const pst_launcher_news *n)
                 id->process);
 }
 
+/* People are told, by the job's events; nothing is decided from it. */
+static void remark(lcm_shell *s, const pst_launcher_news *n)
+{
+    lcm_action x = {.type = PST_LCM_REPORT, .id = n->process, .report = PST_LCM_REPORT_REMARK, .exit.time_us = pst_now_us()};
+    pst_rundir_nonce_read(s->conf.state_dir, n->process.training_id, n->process.generation, x.nonce);
+    snprintf(x.exit.reason, sizeof x.exit.reason, "%s", n->why);
+    snprintf(x.exit.reason_code, sizeof x.exit.reason_code, "%s", n->exit.reason_code);
+    pst_log(PST_LOG_INFO, "lcm", "event=waits training_id=%s generation=%d process=%s reason=\"%s\"", n->process.training_id,
+            n->process.generation, n->process.process, n->why);
+    push(&s->outbox, &x);
+}
+
 static void on_news(void *arg, const pst_launcher_news *n)
 {
     static const lcm_event_type types[] = {[PST_LAUNCHER_FOUND] = PST_LCM_FOUND_PROCESS,
@@ -415,6 +428,10 @@ static void on_news(void *arg, const pst_launcher_news *n)
                                            [PST_LAUNCHER_NOT_CREATED] = PST_LCM_START_FAILED,
                                            [PST_LAUNCHER_GONE] = PST_LCM_EMPTIED};
     lcm_shell *s = arg;
+    if (n->type == PST_LAUNCHER_WAITS) {
+        remark(s, n);
+        return;
+    }
     PST_ASSERT(n->type >= PST_LAUNCHER_FOUND && n->type <= PST_LAUNCHER_GONE);
     PST_ASSERT(n->type != PST_LAUNCHER_FOUND || s->adopting > 0); /* each adopt is answered once */
     s->adopting -= n->type == PST_LAUNCHER_FOUND;
@@ -727,7 +744,13 @@ int lcm_shell_open(const lcm_shell_conf *conf, lcm_shell **ret_shell, pst_err *e
     int rc = pst_seal_key_make(conf->state_dir, &s->key, err);
     pst_seal_key_id(&s->key, s->seal_id);
     if (!rc)
-        rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir, .environ = conf->environ}, &s->launcher, err);
+        rc = conf->launcher->open(&(pst_launcher_conf){.state_dir = conf->state_dir,
+                                                       .environ = conf->environ,
+                                                       .site = conf->site,
+                                                       .node = conf->node->name,
+                                                       .objects = conf->client->settings->objects.value,
+                                                       .kubernetes = conf->kubernetes},
+                                  &s->launcher, err);
     if (!rc) {
         s->inventory = conf->launcher->inventory(s->launcher);
         s->core = lcm_new(s->inventory->n_devices);

@@ -16,6 +16,7 @@ typedef struct lcm_shell_conf {
     const char *site, *state_dir;
     lcm_node_id *node; /* borrowed; DRAIN changes it */
     const pst_launcher_ops *launcher;
+    const struct kube_opts *kubernetes;      /* borrowed; what the launcher of that name is told */
     const char *const *environ;              /* for supervisors */
     double overcommit;                       /* of processors */
     pst_isolation floor;                     /* the weakest that a job may have here; DEFAULT: any */

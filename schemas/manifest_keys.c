@@ -44,6 +44,10 @@ static const pst_key rows[] = {
     {"framework", "version", PST_KEY_TEXT, .hi = NAME_BYTES, .help = "Required, except for `native`."},
     {"framework", "command", PST_KEY_BLOCK, .hi = PST_MANIFEST_BYTES_MAX,
      .help = "Required, except for `native`. Run by bash (else sh) in the folder of the submitted code."},
+    {"framework", "image", PST_KEY_TEXT, .hi = NAME_BYTES,
+     .help =
+         "The container image, where an LCM runs its processes as pods (`penstock lcm --launcher kubernetes`); by default FfDL's for the "
+         "framework and version. The local launcher runs the command on its host."},
     {"framework", "image_tag", PST_KEY_OTHER, .form = "text", .help = IGNORED_IMAGE},
     {"framework", "image_location", PST_KEY_OTHER, .form = "mapping", .help = IGNORED_IMAGE},
 

@@ -307,6 +307,15 @@ static bool believes(tcore *c, trainer_job *j, const pst_process_report *r)
     return false;
 }
 
+/* Nothing follows from it; while processes are only being started it is why that takes long. */
+static void remark(tcore *c, trainer_job *j, const pst_process_report *r)
+{
+    if (j->s.state == PST_JOB_PUBLIC_STATE_PENDING && j->s.stop_action == PST_JOB_STOP_ACTION_NONE && !trainer_job_is_failing(j))
+        tcore_set_text(&j->s.reason, r->reason);
+    tcore_emit(c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
+               &(trainer_say){.actor = r->reporter, .process = r->process, .reason_code = said(r->reason_code), .reason = r->reason});
+}
+
 void tcore_report(tcore *c, const pst_process_report *r)
 {
     c->counts.reports++;
@@ -339,9 +348,7 @@ void tcore_report(tcore *c, const pst_process_report *r)
     case PST_REPORT_TYPE_REACHABLE: tcore_reachable(c, j, r); break;
     case PST_REPORT_TYPE_OTHER:
         if (said(r->reason))
-            tcore_emit(
-                c, j, PST_JOB_EVENT_TYPE_OTHER, j->s.state,
-                &(trainer_say){.actor = r->reporter, .process = r->process, .reason_code = said(r->reason_code), .reason = r->reason});
+            remark(c, j, r);
         break;
     default: break; /* DEPLOYING: the LCM has the command; CLEANED: the folders are gone. Nothing follows from either. */
     }

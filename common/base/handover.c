@@ -45,15 +45,28 @@ static void put(char *pair)
     *eq = '=';
 }
 
-void pst_handover_take(void)
+/* What the mark names, to be read; -1: there is none. A file goes first: whatever is started from here finds nothing. */
+static int source(void)
 {
     const char *mark = getenv("PENSTOCK_HANDOVER");
-    if (!mark || strcmp(mark, "stdin") != 0)
+    int in = mark && !strcmp(mark, "stdin") ? 0 : -1;
+    if (mark && !strncmp(mark, "file:", 5)) {
+        in = open(mark + 5, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        unlink(mark + 5);
+    }
+    if (mark)
+        unsetenv("PENSTOCK_HANDOVER");
+    return in;
+}
+
+void pst_handover_take(void)
+{
+    int in = source();
+    if (in < 0)
         return;
-    unsetenv("PENSTOCK_HANDOVER");
     pst_buf b = {0};
     char part[16384];
-    for (ssize_t n; b.len < BYTES_MAX && ((n = read(0, part, sizeof part)) > 0 || (n < 0 && errno == EINTR));)
+    for (ssize_t n; b.len < BYTES_MAX && ((n = read(in, part, sizeof part)) > 0 || (n < 0 && errno == EINTR));)
         if (n > 0)
             pst_buf_add(&b, part, (size_t)n);
     explicit_bzero(part, sizeof part);
@@ -62,6 +75,10 @@ void pst_handover_take(void)
         put(b.data + at);
     explicit_bzero(b.data, b.len);
     pst_buf_done(&b);
+    if (in > 0)
+        close(in);
+    if (in)
+        return;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null > 0) {
         dup2(null, 0);

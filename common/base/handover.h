@@ -12,6 +12,8 @@
 #include "common/base/err.h"
 
 #define PST_HANDOVER_MARK "PENSTOCK_HANDOVER=stdin"
+/* The same from a file, whose path follows: where no parent is there to pass a descriptor (a container). It is removed before it is read. */
+#define PST_HANDOVER_FILE "PENSTOCK_HANDOVER=file:"
 
 /* A file in memory, without a name, that holds "NAME=value" strings; close() it after the start. */
 int pst_handover_new(const char *const *env, int *ret_fd, pst_err *err);

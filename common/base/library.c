@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
+static pst_library *all; /* written before main() alone */
+
 static int refuse(const pst_library *l, const char *why, pst_err *err)
 {
     return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "library", 0,
@@ -39,4 +41,16 @@ int pst_library_open(pst_library *l, pst_err *err)
     int rc = l->handle ? 0 : open_locked(l, err);
     pthread_mutex_unlock(&lock);
     return rc;
+}
+
+void pst_library_announce(pst_library *l)
+{
+    l->next = all;
+    all = l;
+}
+
+void pst_library_open_all(void)
+{
+    for (pst_library *l = all; l; l = l->next)
+        pst_library_open(l, NULL);
 }

@@ -28,7 +28,13 @@ typedef struct pst_library {
     const pst_library_call *calls;
     size_t n;
     void *handle; /* NULL until it is open */
+    struct pst_library *next;
 } pst_library;
+
+/* Every library that this program may open announces itself before main(). */
+void pst_library_announce(pst_library *l);
+/* Opens those that can be opened, needed or not: for what is to know all files of the program. */
+void pst_library_open_all(void);
 
 /* All calls are there, or PST_EUNSUPPORTED/FATAL with the cure; the next call tries again. */
 int pst_library_open(pst_library *l, pst_err *err);

@@ -203,6 +203,10 @@ static void prepare(pst_fetch *f, const pst_fetch_request *r, struct curl_slist 
     set_credentials(c, r);
     if (r->ca_file)
         curl_easy_setopt(c, CURLOPT_CAINFO, r->ca_file);
+    if (r->cert_file) {
+        curl_easy_setopt(c, CURLOPT_SSLCERT, r->cert_file);
+        curl_easy_setopt(c, CURLOPT_SSLKEY, r->key_file);
+    }
 }
 
 static pst_fetch_end end_of(CURLcode code)

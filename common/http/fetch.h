@@ -29,8 +29,9 @@ typedef struct pst_fetch_request {
     const char *user, *password; /* NULL = none */
     const char *sign;            /* "aws:amz:<region>:s3": signed by them (AWS signature 4), in place of basic authentication */
     const char *ca_file;
-    int timeout_ms; /* all of it; 0 = as long as bytes come */
-    int stall_s;    /* no byte for so long ends it; 0 = none */
+    const char *cert_file, *key_file; /* by which this side is known, PEM; NULL = by none */
+    int timeout_ms;                   /* all of it; 0 = as long as bytes come */
+    int stall_s;                      /* no byte for so long ends it; 0 = none */
 } pst_fetch_request;
 
 typedef enum {

@@ -166,7 +166,7 @@ static void gang(env *e, const sup_run *r)
         set(e, "PET_MASTER_ADDR", "%s", master->address);
         set(e, "PET_MASTER_PORT", "%d", master->master_port);
     }
-    if (r->spec.address)
+    if (r->address || r->spec.address)
         interface(e, g->ports.address);
     char *config = sup_gang_tf_config(&g->members, self);
     set(e, "TF_CONFIG", "%s", config);

@@ -87,7 +87,7 @@ static int report_reachable(sup_run *r, pst_err *err)
 int sup_gang_open(sup_run *r, pst_err *err)
 {
     sup_gang *g = &r->gang;
-    int rc = sup_ports_reserve(r->spec.address, &g->ports, err);
+    int rc = sup_ports_reserve(r->address ? r->address : r->spec.address, &g->ports, err);
     if (rc < 0)
         return rc;
     g->open = true;

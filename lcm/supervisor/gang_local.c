@@ -63,6 +63,15 @@ static int read_note(const sup_run *r, const char *gen_dir, int i, pst_member *r
     return rc;
 }
 
+/* Pods share the folder, and each is a host of its own. */
+static int count_on_host(const pst_member *at, int n, const char *host)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++)
+        count += at[i].rank >= 0 && !strcmp(at[i].host, host);
+    return count;
+}
+
 int sup_gang_gather(const sup_run *r, const char *gen_dir, pst_err *err)
 {
     int n = pst_manifest_processes(&r->manifest), rank = 0, rc = 0;
@@ -71,9 +80,12 @@ int sup_gang_gather(const sup_run *r, const char *gen_dir, pst_err *err)
         rc = read_note(r, gen_dir, i, &at[i], err);
     for (int i = 0; i < n && !rc; i++)
         if (pst_role_is_ranked(at[i].role)) {
-            at[i].rank = at[i].local_rank = rank++;
-            at[i].local_size = r->manifest.learners;
+            at[i].rank = rank++;
+            at[i].local_rank = count_on_host(at, i, at[i].host);
         }
+    for (int i = 0; i < n && !rc; i++)
+        if (at[i].rank >= 0)
+            at[i].local_size = count_on_host(at, n, at[i].host);
     if (!rc)
         rc = pst_members_write(gen_dir, &(pst_members){at, (size_t)n}, err);
     free(at);

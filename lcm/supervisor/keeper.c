@@ -65,7 +65,8 @@ int sup_keeper_start(int lock_fd, pid_t *ret_keeper, pst_err *err)
     if (pid < 0)
         return pst_err_sys(err, errno, "cannot start the supervisor below its keeper");
     if (pid) {
-        signal(SIGTERM, SIG_IGN); /* whoever stops us stops the supervisor, which ends in its own time, and us with it */
+        /* Whoever stops us stops the supervisor, which ends in its own time, and us with it; but in a pod we are the only process that is told. */
+        signal(SIGTERM, getenv("PENSTOCK_POD_IP") ? pass_on : SIG_IGN);
         signal(SIGINT, SIG_IGN);
         if (lock_fd >= 0)
             close(lock_fd);

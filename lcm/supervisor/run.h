@@ -23,7 +23,8 @@ typedef struct sup_run {
     char *code_dir, *data_dir, *job_state_dir, *log_dir, *own_log_dir, *checkpoint_dir, *result_dir, *result_bucket_dir;
     char *checkpoint; /* PENSTOCK_CHECKPOINT: the one to go on from; NULL = none */
     /* borrowed */
-    sup_status *status; /* NULL in tests */
+    const char *address; /* by which others reach this host, said by whoever started us; NULL = as the spec says */
+    sup_status *status;  /* NULL in tests */
     sup_outlet *outlet;
     pst_objects *objects;
     pst_client *client;           /* NULL in tests: no topic data, no model registration, no built-in learner */

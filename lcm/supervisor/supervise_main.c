@@ -3,9 +3,11 @@
  * publishes what its predecessor could not. */
 #include "common/base/fs.h"
 #include "common/base/log.h"
+#include "common/base/address.h"
 #include "common/base/proc.h"
 #include "common/base/stop.h"
 #include "common/base/clock.h"
+#include "lcm/supervisor/install.h"
 #include "lcm/supervisor/keeper.h"
 #include "lcm/supervisor/run.h"
 #include "lcm/supervisor/sink_kafka.h"
@@ -33,12 +35,22 @@ static void end_unbegun(const char *dir, const char *code, const pst_err *why)
         pst_log_err("supervisor", &err);
 }
 
+/* Where the LCM's folder is not to be seen, it came with the settings. Nothing that is started from here is to find it. */
+static void read_nonce(const pst_rundir_spec *spec, char ret_nonce[PST_RUNDIR_NONCE_MAX])
+{
+    const char *given = getenv("PENSTOCK_RUN_NONCE");
+    pst_rundir_nonce_read(spec->state_dir, spec->training_id, spec->generation, ret_nonce);
+    if (!*ret_nonce && given)
+        snprintf(ret_nonce, PST_RUNDIR_NONCE_MAX, "%s", given);
+    unsetenv("PENSTOCK_RUN_NONCE");
+}
+
 static int open_outlet(const supervise_opts *o, const pst_rundir_spec *spec, pst_client *client, sup_outlet **ret_outlet, pst_err *err)
 {
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
     char *reporter = pst_sprintf("supervisor:%s", host), nonce[PST_RUNDIR_NONCE_MAX];
-    pst_rundir_nonce_read(spec->state_dir, spec->training_id, spec->generation, nonce);
+    read_nonce(spec, nonce);
     sup_outlet_conf conf = {.run_dir = o->run_dir,
                             .training_id = spec->training_id,
                             .process = spec->process,
@@ -84,6 +96,7 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
         if (!ended)
             end_unbegun(o->run_dir, why.cls == PST_CLASS_DATA ? "C101" : "S104", &why);
     } else {
+        run.address = o->address;
         run.status = status;
         run.outlet = outlet;
         run.objects = objects;
@@ -112,8 +125,12 @@ static int configure(int argc, char **argv, supervise_opts *ret_opts, pst_settin
 {
     char **args = NULL;
     int n_args = 0, rc = pst_opt_parse(&pst_supervise_usage, argc, argv, ret_opts, ret_settings, &args, &n_args, err);
-    if (!rc && (n_args || !ret_opts->run_dir))
+    if (!rc && (n_args || !ret_opts->run_dir) && !ret_opts->install)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "give the run directory: --run-dir DIR");
+    if (!rc && !ret_opts->settings != !ret_opts->settings_to)
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--settings and --settings-to belong together");
+    if (!rc && ret_opts->address && !pst_address_is_numeric(ret_opts->address))
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--address: '%s' is no numeric address", ret_opts->address);
     free(args);
     return rc;
 }
@@ -162,6 +179,13 @@ static int supervise_run(int argc, char **argv)
     if (rc < 0) {
         pst_say_err("supervise", &err);
         return pst_err_exit(&err);
+    }
+    if (o.install) {
+        rc = sup_install(o.install, o.settings, o.settings_to, &err);
+        if (rc < 0)
+            pst_say_err("supervise", &err);
+        pst_settings_done(&settings);
+        return rc < 0 ? pst_err_exit(&err) : 0;
     }
     pst_stop_install();
     sigset_t children;

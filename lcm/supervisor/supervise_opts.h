@@ -5,7 +5,7 @@
 #include "common/base/opt.h"
 
 typedef struct supervise_opts {
-    const char *run_dir;
+    const char *run_dir, *address, *install, *settings, *settings_to;
     double lines_per_s;
     int64_t bytes_per_s, spool_bytes;
 } supervise_opts;

@@ -2,6 +2,7 @@
 pst_test(lcm_core SOURCES unit/test_lcm_core.c LIBS pst_lcm)
 pst_test(lcm_membership SOURCES unit/test_lcm_membership.c LIBS pst_lcm)
 pst_test(lcm_node SOURCES unit/test_lcm_node.c LIBS pst_lcm)
+pst_test(kube SOURCES unit/test_kube.c LIBS pst_lcm)
 pst_test(lcm_launcher SOURCES unit/test_lcm_launcher.c LIBS pst_lcm)
 pst_test(supervisor_text SOURCES unit/test_supervisor_text.c LIBS pst_supervisor)
 pst_test(collect SOURCES unit/test_collect.c LIBS pst_supervisor)

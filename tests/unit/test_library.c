@@ -11,7 +11,7 @@ static void (*nothing)(void);
 static void test_library_calls_what_it_opened(void **state)
 {
     const pst_library_call calls[] = {{"cos", &cosine}};
-    pst_library m = {"libm.so.6", "a test", "libc6", calls, 1, NULL};
+    pst_library m = {"libm.so.6", "a test", "libc6", calls, 1, NULL, NULL};
     pst_err err = {0};
     assert_int_equal(pst_library_open(&m, &err), 0);
     assert_true(cosine(0) == 1);
@@ -23,7 +23,7 @@ static void test_library_calls_what_it_opened(void **state)
 static void test_library_that_is_missing_is_an_error_with_a_cure(void **state)
 {
     const pst_library_call calls[] = {{"cos", &cosine}};
-    pst_library none = {"libpenstock-no-such-library.so.9", "a store in a test", "libnosuch9", calls, 1, NULL};
+    pst_library none = {"libpenstock-no-such-library.so.9", "a store in a test", "libnosuch9", calls, 1, NULL, NULL};
     pst_err err = {0};
     assert_int_equal(pst_library_open(&none, &err), PST_EUNSUPPORTED);
     assert_int_equal(err.cls, PST_CLASS_FATAL);
@@ -36,7 +36,7 @@ static void test_library_that_is_missing_is_an_error_with_a_cure(void **state)
 static void test_library_without_a_function_stays_closed(void **state)
 {
     const pst_library_call calls[] = {{"cos", &cosine}, {"pst_no_such_function", &nothing}};
-    pst_library m = {"libm.so.6", "a test", "libc6", calls, 2, NULL};
+    pst_library m = {"libm.so.6", "a test", "libc6", calls, 2, NULL, NULL};
     pst_err err = {0};
     assert_int_equal(pst_library_open(&m, &err), PST_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "pst_no_such_function"));
