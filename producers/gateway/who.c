@@ -238,6 +238,12 @@ static bool hand_out_cookie(gw_who *w, pst_http_req *req)
     return true;
 }
 
+/* A script of a page asks: challenged for a password the browser would put up a window of its own over the page, and keep the answer until somebody fills it in. */
+static bool is_of_page(const pst_http_req *req)
+{
+    return pst_http_place(req) || pst_http_header(req, "Sec-Fetch-Site");
+}
+
 static void ask(pst_http_req *req)
 {
     static const char page[] =
@@ -250,7 +256,7 @@ static void ask(pst_http_req *req)
     /* A browser that is challenged for a page would ask for user and password before it shows this text. */
     bool browser = accept && strstr(accept, "text/html");
     pst_http_add_header(req, "WWW-Authenticate",
-                        browser ? "Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\", Basic realm=\"penstock\"");
+                        browser || is_of_page(req) ? "Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\", Basic realm=\"penstock\"");
     pst_http_add_header(req, "Referrer-Policy", "no-referrer");
     pst_http_add_header(req, "Cache-Control", "no-store");
     if (browser)
@@ -270,7 +276,7 @@ static void ask_user(gw_who *w, pst_http_req *req, const char *why)
         return;
     }
     pst_http_add_header(req, "WWW-Authenticate",
-                        w->users ? "Basic realm=\"penstock\", charset=\"UTF-8\", Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\"");
+                        w->users && !is_of_page(req) ? "Basic realm=\"penstock\", charset=\"UTF-8\", Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\"");
     pst_http_add_header(req, "Cache-Control", "no-store");
     pst_http_problem(req, 401, "credentials-wanted", NULL, why);
 }

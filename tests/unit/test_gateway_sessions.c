@@ -355,6 +355,18 @@ static void test_every_answer_is_told_with_who_asked(void **state)
     free(ann);
 }
 
+/* A browser that is challenged for a password asks for it in a window of its own, also where a script of the page asked: the page would learn nothing. */
+static void test_a_page_is_not_challenged_for_a_password(void **state)
+{
+    assert_int_equal(ask("GET", "/hello", ""), 401);
+    assert_non_null(strstr(answer, "WWW-Authenticate: Basic"));
+    assert_int_equal(ask("GET", "/hello", "Sec-Fetch-Site: same-origin\r\n"), 401);
+    assert_null(strstr(answer, "Basic"));
+    assert_int_equal(ask("GET", "/page-0123456789abcdef0123456789abcdef/hello", ""), 401);
+    assert_null(strstr(answer, "Basic"));
+    assert_non_null(strstr(answer, "WWW-Authenticate: Bearer"));
+}
+
 /* ---- the pace, by itself ---- */
 
 static void test_rate_is_a_pace_with_a_burst(void **state)
@@ -407,6 +419,7 @@ int main(void)
         T(streams_end_with_their_users_line_alone),
         T(a_user_may_send_so_many),
         T(every_answer_is_told_with_who_asked),
+        T(a_page_is_not_challenged_for_a_password),
         cmocka_unit_test(test_rate_is_a_pace_with_a_burst),
         cmocka_unit_test(test_rate_of_many_names),
     };

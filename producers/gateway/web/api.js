@@ -20,6 +20,7 @@ export async function call(method, path, body, type, more) {
     const e = new Error([doc?.detail || doc?.title || doc?.error || `the gateway answered ${r.status}`, ...lines].join("\n"));
     e.status = r.status;
     e.doc = doc;
+    if (r.status === 401) dispatchEvent(new Event("let-out"));
     throw e;
 }
 export const get = path => call("GET", path);

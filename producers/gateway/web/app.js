@@ -1,9 +1,9 @@
 /* app.js - which view stands at which address, the bar above it, and the stream that fills all of them. One module a view; each fills the element that
  * it is given and returns how it ends. An address is #/view/name?filters, so every view can be linked, gone back from and opened twice. */
-import {h, fill} from "./dom.js";
-import {discover, get, serves} from "./api.js";
+import {h, fill, toast} from "./dom.js";
+import {discover, get, call, serves} from "./api.js";
 import {connect, listen} from "./stream.js";
-import {number, plain} from "./text.js";
+import {number, plain, short} from "./text.js";
 import * as scorers from "./scorers.js";
 import * as jobs from "./jobs.js";
 import * as job from "./job.js";
@@ -14,6 +14,7 @@ import * as submit from "./submit.js";
 import * as models from "./models.js";
 import * as topics from "./topics.js";
 import * as nodes from "./nodes.js";
+import * as queues from "./queues.js";
 
 // The cookie is for this path alone; `/` finds its way here by what this origin, port and all, remembers.
 if (/^\/page-[0-9a-f]+\/$/.test(location.pathname)) localStorage.setItem("penstock", location.pathname);
@@ -28,6 +29,7 @@ const VIEWS = [
     {at: "apply", needs: "/v1/pipelines", of: () => pipeline},
     {at: "models", title: "Models", needs: "/v1/registry/models", of: () => models},
     {at: "topics", title: "Topics", needs: "/v1/topics", of: () => topics},
+    {at: "queues", title: "Queues", needs: "/v1/queues", of: () => queues},
     {at: "nodes", title: "Nodes", needs: "/v1/nodes", of: () => nodes}];
 
 let close = null;
@@ -94,12 +96,34 @@ listen(["state", "event"], (kind, d) => {
     if (Date.now() * 1000 - d.updated_at < 5e6) news.push(plain(`job ${d.name} is ${d.state}`).slice(0, 120));
 });
 
+/* ---- who is here, where the gateway knows people ---- */
+
+async function whoIsHere() {
+    const me = await get("v1/me").catch(() => null);
+    if (!me?.user) return;
+    const leave = h("button.small", {type: "button", id: "logout", title: "Ends all of your sessions, on other computers too.", onclick: async () => {
+        leave.disabled = true;
+        try {
+            await call("POST", "logout");
+        } catch (e) {
+            leave.disabled = false;
+            if (e.status !== 401) { toast("Still logged in: " + e.message, true); return; }
+        }
+        localStorage.removeItem("penstock");
+        location.replace("/");
+    }}, "log out");
+    fill($("me"), h("span", {title: "may as: " + me.roles.join(", ")}, h("span.sr", null, "logged in as "), h("bdi", null, short(me.user, 40)), " ", h("span.dim", null, me.roles.join(", "))), leave);
+    $("me").hidden = false;
+    addEventListener("let-out", () => { link("lost", "your session has ended; reload the page to log in"); });
+}
+
 scorers.start();
 setInterval(() => { tiles(); say(); }, 1000);
 discover().catch(() => link("lost", "the gateway cannot be reached; trying again …")).finally(() => {
     fill($("nav"), VIEWS.filter(v => v.title && (!v.needs || serves(v.needs))).map(v => h("a", {href: "#/" + v.at}, v.title)));
     addEventListener("hashchange", () => { route(); $("view").focus({preventScroll: true}); scrollTo(0, 0); });
     route();
+    whoIsHere();
     countRunning();
     connect(link);
 });

@@ -39,14 +39,14 @@ export class Curves {
 
     /* label: of the curve, where there are several jobs */
     take(m, label = "") {
-        if ((m.group === "system") !== this.system) return;
+        if (!m || typeof m.values !== "object" || !m.values || (m.group === "system") !== this.system) return;
         const key = `${m.training_id}/${m.generation}/${m.process}/${m.rindex}/${m.group}`;
         if (this.seen.has(key)) return;
         this.seen.add(key);
         if (!this.found) { // what the first point has is what the curves are drawn over
             this.found = true;
             this.none.hidden = true;
-            if (m.step === null) { this.x.value = m.epoch !== null ? "epoch" : "time"; this.start(); }
+            if (typeof m.step !== "number") { this.x.value = typeof m.epoch === "number" ? "epoch" : "time"; this.start(); }
         }
         this.points.push({m, label});
         if (this.points.length > 50000) this.points.shift();
@@ -55,7 +55,7 @@ export class Curves {
     draw(m, label) {
         const seconds = m.time / 1e6, over = this.system ? "time" : this.x.value;
         const x = over === "step" ? m.step ?? m.epoch : over === "epoch" ? m.epoch ?? m.step : seconds;
-        if (x === null || x === undefined) return;
+        if (!Number.isFinite(x)) return;
         for (const [name, y] of Object.entries(m.values)) {
             if (this.only.value && !name.toLowerCase().includes(this.only.value.toLowerCase())) continue;
             let chart = this.charts.get(name);
@@ -64,7 +64,7 @@ export class Curves {
                 this.charts.set(name, chart = new Chart(this.grid, name.slice(0, 80), this.group));
             }
             const one = [label, this.system || m.group === "" ? "" : m.group, m.process === "learner-1" ? "" : m.process, m.generation > 1 ? "#" + m.generation : ""].filter(Boolean).join(" ");
-            chart.add(one.slice(0, 60) || name.slice(0, 80), x, y === null ? NaN : y);
+            chart.add(one.slice(0, 60) || name.slice(0, 80), x, typeof y === "number" ? y : NaN);
         }
     }
 }

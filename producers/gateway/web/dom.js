@@ -1,5 +1,5 @@
 /* dom.js - elements without markup: everything that is shown goes through text nodes and properties, so nothing that came from a topic is ever parsed. */
-import {plain, moment} from "./text.js";
+import {plain, moment, iso} from "./text.js";
 
 /* h("a.wide", {href, onclick}, child, …): children are nodes, texts, lists, or nothing. */
 export function h(what, props, ...children) {
@@ -30,8 +30,8 @@ export const name = (text, max = 120) => {
     const t = plain(text);
     return h("bdi", {title: t.length > max ? t.slice(0, 1000) : ""}, t.length > max ? t.slice(0, max) + "…" : t);
 };
-export const time = us => us ? h("time", {dateTime: new Date(us / 1000).toISOString(), title: new Date(us / 1000).toISOString()}, moment(us)) : "–";
-export const badge = state => h("span.state", {cls: /^[A-Za-z_]{1,20}$/.test(state) ? state.toUpperCase() : ""}, name(state, 24));
+export const time = us => us ? h("time", {dateTime: iso(us), title: iso(us)}, moment(us)) : "–";
+export const badge = state => h("span.state", {cls: typeof state === "string" && /^[A-Za-z_]{1,20}$/.test(state) ? state.toUpperCase() : ""}, name(state, 24));
 
 /* A command that reproduces what is shown. */
 export function command(line) {

@@ -2,7 +2,7 @@
 import {h, fill, name, time, badge, soon, toast} from "./dom.js";
 import {get, takes, part} from "./api.js";
 import {listen} from "./stream.js";
-import {short, ago, duration} from "./text.js";
+import {short, ago, duration, iso} from "./text.js";
 
 export const STATES = ["QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING", "COMPLETED", "FAILED", "HALTED", "TERMINATED", "REJECTED"];
 export const RUNNING = new Set(["PENDING", "DOWNLOADING", "PROCESSING", "STORING"]);
@@ -12,8 +12,8 @@ const HEADS = ["compare", "state", "name", "user", "why", "since"];
 
 /* Who did it, where it was somebody; why, without what every failed command begins with. */
 export function why(j) {
-    const reason = (j.reason || "").replace(/^\S+: the command exited with status \d+: /, "");
-    const by = j.held_by ? `held by ${j.held_by}` : j.stop_by && j.stop_action && j.stop_action !== "NONE" ? `${j.stop_action.toLowerCase()} by ${j.stop_by}` : "";
+    const reason = String(j.reason || "").replace(/^\S+: the command exited with status \d+: /, "");
+    const by = j.held_by ? `held by ${j.held_by}` : j.stop_by && j.stop_action && j.stop_action !== "NONE" ? `${String(j.stop_action).toLowerCase()} by ${j.stop_by}` : "";
     return [by, reason].filter(Boolean).join(": ");
 }
 
@@ -22,7 +22,7 @@ function fits(j, want) {
     if (want.user && j.user !== want.user) return false;
     if (want.queue && j.queue !== want.queue) return false;
     const q = want.q?.toLowerCase();
-    return !q || [j.name, j.training_id, j.reason, j.description, j.framework].some(t => (t || "").toLowerCase().includes(q));
+    return !q || [j.name, j.training_id, j.reason, j.description, j.framework].some(t => String(t || "").toLowerCase().includes(q));
 }
 
 export function open(root, args, query) {
@@ -67,7 +67,7 @@ export function open(root, args, query) {
         const text = JSON.stringify([j.state, j.name, j.user, j.reason, j.held_by, j.stop_by, j.stop_action, j.since, j.model]);
         if (tr.said === text) { tr.cells[5].firstElementChild?.update?.(); return fresh && tr; }
         tr.said = text;
-        const full = why(j), since = h("span", {title: new Date((j.since || j.updated_at) / 1000).toISOString()});
+        const full = why(j), since = h("span", {title: iso(j.since || j.updated_at)});
         since.update = () => { const t = ENDED.has(j.state) || !j.started_at ? ago(j.since || j.updated_at) : duration(Date.now() / 1000 - j.started_at / 1e6); if (since.textContent !== t) since.textContent = t; };
         since.update();
         fill(tr.cells[1], badge(j.state));

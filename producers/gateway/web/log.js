@@ -25,6 +25,8 @@ export class Log {
     }
 
     take(l) {
+        if (!l || typeof l !== "object") return;
+        if (typeof l.text !== "string") l = {...l, text: l.text === null || l.text === undefined ? "" : String(l.text)};
         const key = `${l.generation}/${l.process}/${l.rindex}`;
         if (this.seen.has(key)) return;
         this.seen.add(key);
@@ -75,7 +77,7 @@ export class Log {
 
     line(l) {
         const e = h("div", {cls: "line " + l.stream}, h("span.when", null, clock(l.time) + " "), this.names.size > 1 && h("span.who", null, `[${l.generation}/${l.process}] `));
-        if (l.gap) { e.append(`… ${l.gap.lines} lines left out: ${l.gap.why}`); return e; }
+        if (l.gap && typeof l.gap === "object") { e.append(`… ${l.gap.lines} lines left out: ${l.gap.why}`); return e; }
         const long = l.text.length > LINE_MAX;
         this.words(e, long ? l.text.slice(0, LINE_MAX) : l.text);
         if (long) {

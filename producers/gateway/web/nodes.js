@@ -1,4 +1,4 @@
-/* nodes.js - the computers that jobs run on, what is free on each; and the queues where there are any. Asked again now and then: they are few. */
+/* nodes.js - the computers that jobs run on, and what is free on each. Asked again now and then: they are few. */
 import {h, fill, name, time, badge, table, row, toast, ask} from "./dom.js";
 import {get, call, part, serves} from "./api.js";
 import {bytes, number, ago, short} from "./text.js";

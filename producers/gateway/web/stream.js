@@ -18,14 +18,20 @@ function place(id) { // topic/partition/offset;where all partitions were
     return m ? {topic: m[1], partition: +m[2], offset: +m[3]} : null;
 }
 
+/* One that cannot take a record does not keep it from the others. */
+function guarded(fn) {
+    try { fn(); } catch (e) { console.warn("a view could not take what came", e); }
+}
+
 function hand(kind, event) {
     let record;
     try { record = JSON.parse(event.data); } catch { return; }
-    for (const l of [...listeners]) if (l.kinds.has(kind)) l.take(kind, record, place(event.lastEventId));
+    if (record !== null && typeof record !== "object") return; // null: a tombstone
+    for (const l of [...listeners]) if (l.kinds.has(kind)) guarded(() => l.take(kind, record, place(event.lastEventId)));
 }
 
 function again() {
-    for (const l of [...listeners]) if (l.again) l.again();
+    for (const l of [...listeners]) if (l.again) guarded(l.again);
 }
 
 export function connect(say) {
@@ -45,6 +51,6 @@ export function connect(say) {
     for (const kind of KINDS) stream.addEventListener(kind, e => hand(kind, e));
     stream.addEventListener("missed", again);
     stream.addEventListener("gap", again);
-    stream.addEventListener("kafka", e => { const was = away, d = JSON.parse(e.data); away = d.reached ? null : d; tell(); if (was && !away) again(); });
+    stream.addEventListener("kafka", e => { const was = away; let d; try { d = JSON.parse(e.data); } catch { return; } away = d.reached ? null : d; tell(); if (was && !away) again(); });
     addEventListener("pagehide", () => stream.close());
 }

@@ -14,6 +14,7 @@ export function duration(s) {
 
 export function ago(us) {
     const s = Math.max(0, Date.now() / 1000 - us / 1e6);
+    if (!Number.isFinite(s)) return "–";
     if (s < MINUTE) return Math.floor(s) + " s";
     if (s < HOUR) return Math.floor(s / MINUTE) + " min";
     return s < DAY ? Math.floor(s / HOUR) + " h" : Math.floor(s / DAY) + " d";
@@ -37,12 +38,17 @@ export function bytes(n) {
 }
 
 const two = n => String(n).padStart(2, "0");
+/* A record's time may be any number, and the calendar ends: what is no day there is shown as the number that it is. */
+const isDay = us => typeof us === "number" && Math.abs(us) <= 8.64e18;
+export const iso = us => isDay(us) ? new Date(us / 1000).toISOString() : plain(us).slice(0, 40);
 export function clock(us) {
+    if (!isDay(us)) return iso(us);
     const d = new Date(us / 1000);
     return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 export function moment(us) {
     if (!us) return "–";
+    if (!isDay(us)) return iso(us);
     const d = new Date(us / 1000), today = new Date();
     const date = d.toDateString() === today.toDateString() ? "" : `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} `;
     return date + clock(us);
