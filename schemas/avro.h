@@ -89,6 +89,8 @@ int pst_decode_run(const pst_decode_plan *p, const void *bytes, size_t len, void
 
 void pst_event_encode(const pst_type *t, const void *event, pst_buf *out); /* appends Avro binary of the type's own schema */
 void pst_event_clear(const pst_type *t, void *event);                      /* frees what it holds, zeroes; NULL-safe */
+/* PST_EPARSE/DATA names the field whose text, or key of a map, is not UTF-8. Of decoded events: JSON text cannot hold such. */
+int pst_event_check_text(const pst_type *t, const void *event, pst_err *err);
 void pst_event_copy(const pst_type *t, const void *event, void *ret_copy); /* deep */
 json_t *pst_event_to_json(const pst_type *t, const void *event); /* plain JSON: unions unwrapped, bytes as base64, enums as text */
 /* JSON text, as people publish it by hand: nullable and defaulted fields may be left out; unknown fields are an error naming the nearest known one. */

@@ -115,11 +115,13 @@ static char *find_request_id(const pst_record *r)
     return copy;
 }
 
-static int bad_request(trainer_shell *s, const pst_record *r, const char *text, pst_err *err)
+/* request: what could be read of it; NULL = nothing. */
+static int bad_request(trainer_shell *s, const pst_record *r, const pst_job_request *request, const char *text, pst_err *err)
 {
     trainer_cause cause;
     find_cause(r, NULL, &cause);
-    char *id = find_request_id(r);
+    bool known = request && *request->request_id && !pst_request_text_wrong(request->request_id);
+    char *id = known ? pst_strdup(request->request_id) : find_request_id(r);
     char *reason = pst_sprintf("%s partition %d offset %lld is no job request: %s", r->topic, r->partition, (long long)r->offset, text);
     pst_metric_add(s->metrics.decode_errors, 1);
     int rc = step(s, &(trainer_in){.kind = PST_TRAINER_BAD_REQUEST, .bad_request_id = id, .bad_reason = reason}, &cause, err);
@@ -149,7 +151,13 @@ int trainer_input_request(trainer_shell *s, const pst_record *r, pst_err *err)
         return step(s, &(trainer_in){.kind = PST_TRAINER_TOMBSTONE}, NULL, err);
     int rc = pst_codec_decode(s->client->codec, &pst_job_request_type, r->value, r->value_len, r->timestamp_ms, &request, &e);
     if (rc < 0 && e.cls == PST_CLASS_DATA)
-        return bad_request(s, r, e.text, err);
+        return bad_request(s, r, NULL, e.text, err);
+    if (!rc &&
+        pst_event_check_text(&pst_job_request_type, &request, &e) < 0) { /* else it would stand in events, where nobody could read it */
+        rc = bad_request(s, r, &request, e.text, err);
+        pst_event_clear(&pst_job_request_type, &request);
+        return rc;
+    }
     bool has_code = !rc && request.action == PST_JOB_ACTION_SUBMIT && request.code && request.code->content.data;
     if (has_code)
         rc = keep_code(s, &request, sha256, &uri, &e);

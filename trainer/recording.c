@@ -76,6 +76,8 @@ static int take_record(void *arg, const char *key, const pst_record *rec, pst_er
         *err = e;
         return rc;
     }
+    if (!rc && s->topic == PST_TOPIC_JOBS_REQUESTS && (rc = pst_event_check_text(&pst_job_request_type, &x->request, &e)) < 0)
+        pst_event_clear(&pst_job_request_type, &x->request); /* as the Trainer does */
     if (rc < 0)
         entry_failed(s->r, x, &e);
     return 0;

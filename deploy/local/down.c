@@ -45,7 +45,7 @@ static const pst_opt up_opts[] = {
     {"tls-key", 0, PST_OPT_STR, offsetof(local_up_opts, tls_key), "FILE", NULL, "and its key (`penstock gateway --tls-key`)"},
     {"users", 0, PST_OPT_STR, offsetof(local_up_opts, users), "FILE", NULL,
      "the gateway's users, in place of its token (`penstock gateway --users`)"},
-    {"jwks", 0, PST_OPT_STR, offsetof(local_up_opts, jwks), "FILE", NULL,
+    {"jwks", 0, PST_OPT_STR, offsetof(local_up_opts, jwks), "FILE|URL", NULL,
      "keys of an identity provider whose tokens let in at the gateway, in place of its token (`penstock gateway --jwks`)"},
     {"jwt-issuer", 0, PST_OPT_STR, offsetof(local_up_opts, jwt_issuer), "ISS", NULL, "of such tokens (`penstock gateway`)"},
     {"jwt-audience", 0, PST_OPT_STR, offsetof(local_up_opts, jwt_audience), "AUD", NULL, "of such tokens (`penstock gateway`)"},

@@ -5,6 +5,7 @@
 #include "producers/gateway/bearer.h"
 
 #include "common/base/fs.h"
+#include "producers/gateway/key_url.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@ enum { FILE_MAX = 1 << 20 };
 
 struct gw_bearer {
     char *path, *issuer, *audience;
+    gw_key_url *url; /* in place of a file */
+    bool adopted;    /* keys came from there, and gw_bearer_again has not said so yet */
     unsigned roles;
     pst_jwks *keys;
     struct stat seen;  /* of what was read to its end, whether it was taken or not */
@@ -45,7 +48,11 @@ int gw_bearer_new(const gw_bearer_conf *conf, gw_bearer **ret_bearer, pst_err *e
     b->issuer = conf->issuer ? pst_strdup(conf->issuer) : NULL;
     b->audience = conf->audience ? pst_strdup(conf->audience) : NULL;
     b->roles = conf->roles;
-    int rc = b->path ? load(b->path, &b->seen, &b->keys, err) : 0;
+    int rc = 0;
+    if (gw_key_url_is(b->path))
+        rc = gw_key_url_open(&(gw_key_url_conf){.url = b->path, .ca_file = conf->ca_file}, &b->url, err);
+    else if (b->path)
+        rc = load(b->path, &b->seen, &b->keys, err);
     if (rc < 0)
         gw_bearer_free(b);
     else
@@ -57,6 +64,7 @@ void gw_bearer_free(gw_bearer *b)
 {
     if (!b)
         return;
+    gw_key_url_close(b->url);
     pst_jwks_free(b->keys);
     free(b->why);
     free(b->path);
@@ -85,10 +93,27 @@ static int refused(gw_bearer *b, const struct stat *now, int rc, const pst_err *
     return said ? 0 : rc;
 }
 
+/* What the address has given meanwhile. */
+static void adopt(gw_bearer *b)
+{
+    pst_jwks *fresh = b->url ? gw_key_url_take(b->url) : NULL;
+    if (!fresh)
+        return;
+    pst_jwks_free(b->keys);
+    b->keys = fresh;
+    b->adopted = true;
+}
+
 int gw_bearer_again(gw_bearer *b, pst_err *err)
 {
     struct stat now = {0}, read = {0};
     pst_jwks *keys = NULL;
+    if (b->url) {
+        adopt(b);
+        bool adopted = b->adopted;
+        b->adopted = false;
+        return adopted;
+    }
     if (!b->path)
         return 0;
     if (stat(b->path, &now) < 0)
@@ -157,7 +182,10 @@ int gw_bearer_weigh(gw_bearer *b, const gw_users *users, const char *token, int6
     else {
         rules.issuer = b->issuer;
         rules.audience = b->audience;
+        adopt(b);
         rc = pst_jwt_check(b->keys, token, &rules, &claims, err);
+        if (rc == PST_ENOTFOUND && b->url)
+            gw_key_url_ask(b->url);
         if (!rc && u && strcmp(u->secret, "*") != 0) /* after the signature: who has none shall not learn who has a password */
             rc = refuse(err, "the subject of this token has a password here, and comes in by that alone");
     }

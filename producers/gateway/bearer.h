@@ -1,5 +1,5 @@
 /* bearer.h - who comes with a signed token (Authorization: Bearer JWT): a user of the file with the key of his line, or somebody whom an identity provider knows
- * (--jwks FILE), by the provider's keys. The file of keys is read again when it changes, which is how a provider's new keys come in. @thread loop */
+ * (--jwks FILE or URL), by the provider's keys. The file of keys is read again when it changes, the address asked again, which is how a provider's new keys come in. @thread loop */
 #ifndef PST_PRODUCERS_GATEWAY_BEARER_H
 #define PST_PRODUCERS_GATEWAY_BEARER_H
 
@@ -9,7 +9,8 @@
 typedef struct gw_bearer gw_bearer;
 
 typedef struct gw_bearer_conf {
-    const char *path;              /* of the provider's JWKS; NULL = none */
+    const char *path;              /* of the provider's JWKS, a file or an address (key_url.h); NULL = none */
+    const char *ca_file;           /* of the address's server; NULL = the system's */
     const char *issuer, *audience; /* of its tokens; NULL = any */
     unsigned roles;                /* of its tokens that name none of ours and are in no line of the users file */
 } gw_bearer_conf;

@@ -23,7 +23,7 @@
 
 typedef struct gateway_opts {
     int64_t port, models_mib, infer_seconds, user_rate, user_burst;
-    const char *listen, *tls_cert, *tls_key, *auth, *users, *jwks, *issuer, *audience, *jwt_role;
+    const char *listen, *tls_cert, *tls_key, *auth, *users, *jwks, *jwks_ca, *issuer, *audience, *jwt_role;
     pst_opt_list hosts;
 } gateway_opts;
 static const pst_opt gateway_table[] = {
@@ -40,9 +40,11 @@ static const pst_opt gateway_table[] = {
      "who may, and what, in place of the token: lines name:hash:role[,role], hashes of `penstock user hash`, roles viewer, user, operator; "
      "read again when "
      "it changes"},
-    {"jwks", 0, PST_OPT_STR, offsetof(gateway_opts, jwks), "FILE", NULL,
-     "keys (JWKS) of an identity provider whose signed tokens (JWT, RS256 or ES256) let in, in place of the token; read again when it "
-     "changes"},
+    {"jwks", 0, PST_OPT_STR, offsetof(gateway_opts, jwks), "FILE|URL", NULL,
+     "keys (JWKS) of an identity provider whose signed tokens (JWT, RS256 or ES256) let in, in place of the token; a file is read again "
+     "when it "
+     "changes, an address (https; http on this computer) is asked again when its max-age is over, and for a key that is not known"},
+    {"jwks-ca", 0, PST_OPT_STR, offsetof(gateway_opts, jwks_ca), "FILE", NULL, "who vouches for that address, in PEM [the system's]"},
     {"jwt-issuer", 0, PST_OPT_STR, offsetof(gateway_opts, issuer), "ISS", NULL, "the issuer (iss) that such a token must name"},
     {"jwt-audience", 0, PST_OPT_STR, offsetof(gateway_opts, audience), "AUD", NULL, "the audience (aud) that it must be for"},
     {"jwt-role", 0, PST_OPT_STR, offsetof(gateway_opts, jwt_role), "ROLE", "user",
@@ -95,15 +97,12 @@ static int use_users(gw_state *g, const gateway_opts *o, pst_err *err)
 {
     gw_users *users = NULL;
     gw_bearer *bearer = NULL;
-    if (o->jwks && strstr(o->jwks, "://"))
-        return pst_err_set(
-            err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
-            "--jwks %s: a FILE is taken here, and no address; fetch it beside the gateway, as `curl -fsS -o keys.new URL && mv "
-            "keys.new keys.json` every few minutes: it is read again when it changes",
-            o->jwks);
     if (!o->jwks && (o->issuer || o->audience))
         return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                            "--jwt-issuer and --jwt-audience are about tokens of --jwks FILE: give that, or leave them out");
+    if (o->jwks_ca && !(o->jwks && strstr(o->jwks, "://")))
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "--jwks-ca is about an address: give --jwks URL, or leave it out");
     if (o->jwks && !o->audience)
         pst_log(
             PST_LOG_WARN, "gateway",
@@ -114,7 +113,9 @@ static int use_users(gw_state *g, const gateway_opts *o, pst_err *err)
                            o->jwt_role);
     int rc = o->users ? gw_users_open(o->users, &users, err) : 0;
     if (!rc)
-        rc = gw_bearer_new(&(gw_bearer_conf){.path = o->jwks, .issuer = o->issuer, .audience = o->audience, .roles = role}, &bearer, err);
+        rc = gw_bearer_new(
+            &(gw_bearer_conf){.path = o->jwks, .ca_file = o->jwks_ca, .issuer = o->issuer, .audience = o->audience, .roles = role}, &bearer,
+            err);
     if (rc < 0)
         gw_users_free(users);
     else

@@ -80,7 +80,8 @@ static const gw_answer to_health[] = {{200, "it serves: `OK`", "text/plain", GW_
 
 static const gw_route routes[] = {
     {{"GET", "/health", health, 0, GW_EVERYBODY, "`OK` while it serves. Asks for no token."}, "health", NULL, NULL, to_health},
-    {{"GET", "/metrics", metrics, 0, GW_LOOPBACK | GW_ALL, "Prometheus text. From loopback it asks for no token."},
+    {{"GET", "/metrics", metrics, 0, GW_LOOPBACK | GW_ALL,
+      "OpenMetrics to who accepts it, else Prometheus text. From loopback it asks for no token."},
      "metrics",
      NULL,
      NULL,

@@ -276,7 +276,8 @@ static void ask_user(gw_who *w, pst_http_req *req, const char *why)
         return;
     }
     pst_http_add_header(req, "WWW-Authenticate",
-                        w->users && !is_of_page(req) ? "Basic realm=\"penstock\", charset=\"UTF-8\", Bearer realm=\"penstock\"" : "Bearer realm=\"penstock\"");
+                        w->users && !is_of_page(req) ? "Basic realm=\"penstock\", charset=\"UTF-8\", Bearer realm=\"penstock\""
+                                                     : "Bearer realm=\"penstock\"");
     pst_http_add_header(req, "Cache-Control", "no-store");
     pst_http_problem(req, 401, "credentials-wanted", NULL, why);
 }

@@ -42,6 +42,25 @@ def rejected(p):
     print("rejected submissions: exit 10 or 2, the reason, found by every verb, over kills of the Trainer")
 
 
+def no_text(p):
+    """A client whose strings are bytes: what is not UTF-8 is refused under its request id, and stands in no event, which others could not read then."""
+    first = p.read(PREFIX + "jobs.requests")[-1].value()
+    sid = struct.unpack(">I", first[1:5])[0]
+    q = p.producer()
+    for field, request in (("user", {"request_id": "bytes-user", "user": "@@@@"}), ("manifest", {"request_id": "bytes-manifest", "user": "ann", "manifest": manifest("@@@@", "true")}), ("options", {"request_id": "bytes-options", "user": "ann", "options": {"reason": "@@@@"}})):
+        whole = p.encode(sid, {"action": "SUBMIT", "training_id": None, "time": int(time.time() * 1e6), "manifest": manifest("b", "true"), "code": None, "options": {}, **request})
+        check(whole.count(b"@@@@") == 1, f"{field}: the place of the bytes")
+        q.produce(PREFIX + "jobs.requests", whole.replace(b"@@@@", b"\xff\xfe\xc3("), key=request["request_id"])
+    check(q.flush(30) == 0, "published")
+    said = lambda: {e["request_id"]: e for e in p.events("jobs.events") if e["type"] == "REJECTED" and (e["request_id"] or "").startswith("bytes-")}
+    until(lambda: len(said()) == 3, 30, lambda: f"three requests that are no text are refused: {said()}")
+    for field in ("user", "manifest", "options"):
+        e = said()["bytes-" + field]
+        check(f"JobRequest.{field} is not UTF-8" in (e["reason"] or "") + str(e["details"]), f"{e}")
+    p.events("jobs.state")  # read to its end by a client that insists on text
+    print("bytes in place of text: refused under their request id, in no event")
+
+
 def others(p):
     """Another user's control requests end with 6 and change nothing; what a job does not have is 4."""
     tid = p.submit(manifest("mine", "sleep 300"))
@@ -230,7 +249,7 @@ def refused_while_running(p):
 
 
 with Platform(without="scorers") as p:
-    for test in (unknown_lag, rejected, others, refused_while_running, shadow_held_up, forgotten_offsets):
+    for test in (unknown_lag, rejected, no_text, others, refused_while_running, shadow_held_up, forgotten_offsets):
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(p)
 print("ok: refusals")

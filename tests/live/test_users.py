@@ -1,5 +1,5 @@
 """Users of the gateway: made as a person makes them, each with a view of its own, on every way in (own API, FfDL's, event stream, page), all of it under TLS; what is published is theirs; no secret shows anywhere."""
-import base64, datetime, http.client, ipaddress, ssl, stat, urllib.parse
+import base64, datetime, http.client, http.server, ipaddress, ssl, stat, urllib.parse
 from kit import *
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, hmac, serialization
@@ -326,22 +326,43 @@ def audit(a, b):
 
 
 def paced():
-    """Of more requests than a user may send some are told to wait; nobody else is."""
-    with p.spawn("gateway", "--port", p.ports[0] + 5, "--users", users, "--user-rate", 1, "--user-burst", 3, log="paced.log") as w:
+    """Of more requests than a user may send some are told to wait; nobody else is. And a provider's keys are fetched from an address, once and now and then."""
+    asked = []
+
+    class Provider(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            text = json.dumps({"keys": [jwk(idp, "one")]}).encode()
+            self.send_response(200)
+            self.send_header("Cache-Control", "max-age=3600")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+    keys = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=keys.serve_forever, daemon=True).start()
+    with p.spawn("gateway", "--port", p.ports[0] + 5, "--users", users, "--user-rate", 1, "--user-burst", 3, "--jwks", f"http://127.0.0.1:{keys.server_port}/keys", "--jwt-audience", "penstock", log="paced.log") as w:
         def ready():
             with contextlib.suppress(OSError):
                 return urllib.request.urlopen(f"http://127.0.0.1:{p.ports[0] + 5}/health", timeout=5).status == 200
         until(ready, 30, "a second gateway answers")
 
-        def me(name):
+        def me(name, headers=None):
             try:
-                with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{p.ports[0] + 5}/v1/me", headers=basic(name)), timeout=30 * PATIENCE) as r:
+                with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{p.ports[0] + 5}/v1/me", headers=headers or basic(name)), timeout=30 * PATIENCE) as r:
                     return r.status, {}
             except urllib.error.HTTPError as e:
                 return e.code, e.headers
         said = [me("bob") for _ in range(12)]
         check([s for s, _ in said].count(200) >= 3 and any(s == 429 and int(h["Retry-After"]) >= 1 for s, h in said), f"twelve requests of one user: {said}")
         check(me("olga")[0] == 200, "another user pays for it")
+        by = lambda value: {"Authorization": "Bearer " + value}
+        until(lambda: me(None, by(token(idp, "one", sub="dora")))[0] == 200, 20, "a token by a key of the address")
+        for _ in range(20):
+            check(me(None, by(token(later, "two", sub="dora")))[0] == 401, "a key that the provider has not named")
+        check(asked == ["/keys"], f"twenty tokens with an unknown key make {len(asked)} fetches within half a minute")
         w.terminate()
         check(w.wait(30) == 0, "the second gateway does not end cleanly")
 
@@ -380,7 +401,7 @@ with Platform(up=False) as p:
     r = subprocess.run([BIN, "gateway", "--port", "0", "--auth", "none", "--users", users], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
     check(r.returncode == 2, f"--auth none with --users: {r}")
     users.chmod(0o600)
-    for more, word in ((["--jwks", "https://id.example/keys"], "a FILE is taken"), (["--users", users, "--jwt-audience", "x"], "--jwks FILE"), (["--jwks", provider, "--jwt-role", "guest"], "--jwt-role guest"), (["--jwks", folder / "none"], "cannot read")):
+    for more, word in ((["--jwks", "http://id.example/keys"], "only https is taken"), (["--jwks", "https://ann:word@id.example/keys"], "leave it out"), (["--users", users, "--jwks-ca", cert], "--jwks URL"), (["--users", users, "--jwt-audience", "x"], "--jwks FILE"), (["--jwks", provider, "--jwt-role", "guest"], "--jwt-role guest"), (["--jwks", folder / "none"], "cannot read")):
         r = subprocess.run([BIN, "gateway", "--port", "0", *more], env=p.env, capture_output=True, text=True, timeout=60 * PATIENCE)
         check(r.returncode in (1, 2, 6) and word in r.stderr, f"gateway {more}: {r}")
     r = p.cli("up", "--detach", "--tls-cert", cert, ok=False)

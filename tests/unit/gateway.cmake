@@ -12,6 +12,7 @@ if(NOT TARGET OpenSSL::Crypto)
   find_package(OpenSSL REQUIRED) # signs
 endif()
 pst_test(gateway_bearer SOURCES unit/test_gateway_bearer.c LIBS pst_gateway OpenSSL::Crypto LABELS unit)
+pst_test(gateway_key_url SOURCES unit/test_gateway_key_url.c LIBS pst_gateway OpenSSL::Crypto LABELS unit threads)
 # MLflow's interface: filters and orders of searches; facts, jobs and points into experiments and runs.
 pst_test(mlflow_filter SOURCES unit/test_mlflow_filter.c LIBS pst_gateway LABELS unit)
 pst_test(mlflow_fold SOURCES unit/test_mlflow_fold.c LIBS pst_gateway LABELS unit)

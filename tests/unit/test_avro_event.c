@@ -113,6 +113,40 @@ static void test_event_text_that_is_not_utf8_is_shown(void **state)
     pst_event_clear(&pst_log_line_type, &l);
 }
 
+/* Wherever a text may stand: a field, one that may be null, a record within, both sides of a map, an array's item. */
+static void test_event_texts_of_clients_are_looked_at(void **state)
+{
+    static char good[] = "Größe 日本語",
+                bad[] = "a\xff\xfe"
+                        "b",
+                cut[] = "Gr\xc3";
+    pst_job_code code = {.media_type = good};
+    pst_str_pair option = {.key = good, .value = good};
+    pst_job_request r = {.request_id = good, .user = good, .manifest = good, .code = &code, .options = &option, .n_options = 1};
+    pst_err err = {0};
+    assert_int_equal(pst_event_check_text(&pst_job_request_type, &r, &err), 0);
+    struct {
+        char **at;
+        const char *field;
+    } rows[] = {{&r.request_id, "request_id"},    {&r.user, "user"},  {&r.training_id, "training_id"}, {&r.manifest, "manifest"},
+                {&code.media_type, "media_type"}, {&code.uri, "uri"}, {&option.key, "options"},        {&option.value, "options"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int k = 0; k < 2; k++) {
+            char *before = *rows[i].at;
+            *rows[i].at = k ? bad : cut;
+            err = (pst_err){0};
+            assert_int_equal(pst_event_check_text(&pst_job_request_type, &r, &err), PST_EPARSE);
+            assert_non_null(strstr(err.text, rows[i].field));
+            assert_int_equal(err.cls, PST_CLASS_DATA);
+            *rows[i].at = before;
+        }
+    char *features[] = {good, bad};
+    pst_model_event m = {.name = good, .features = features, .n_features = 2};
+    assert_int_equal(pst_event_check_text(&pst_model_event_type, &m, &err), PST_EPARSE);
+    m.n_features = 1;
+    assert_int_equal(pst_event_check_text(&pst_model_event_type, &m, &err), 0);
+}
+
 static void test_event_maps(void **state)
 {
     pst_str_pair *m = NULL;
@@ -168,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_event_numbers_in_json),
         cmocka_unit_test(test_event_null_strings_encode_as_empty),
         cmocka_unit_test(test_event_text_that_is_not_utf8_is_shown),
+        cmocka_unit_test(test_event_texts_of_clients_are_looked_at),
         cmocka_unit_test(test_event_maps),
         cmocka_unit_test(test_event_enum_names),
         cmocka_unit_test(test_topics),
