@@ -265,9 +265,8 @@ static void start_connections(wire_net *net, int64_t now)
         if (!c || !wire_conn_wants(c, now))
             continue;
         wire_conn_start(c, now);
-        call = net->waiting.first; /* one that failed at once may have told anybody anything */
-        if (!call)
-            return;
+        if (c->state == WIRE_DOWN)
+            return; /* it failed at once, and its callbacks may have changed the list; the others have their turn in the next one */
     }
 }
 

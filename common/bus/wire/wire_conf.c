@@ -501,6 +501,8 @@ static int check_whole(const wire_conf *c, bus_prop_scope kind, pst_err *err)
 {
     if (!c->bootstrap)
         return bad(err, "no broker is named: use --bootstrap-server HOST:PORT");
+    if (c->client_id && strlen(c->client_id) > 1000)
+        return bad(err, "client.id is longer than 1000 bytes");
     if (c->reconnect_backoff_max_ms < c->reconnect_backoff_ms)
         return bad(err, "reconnect.backoff.max.ms=%d is below reconnect.backoff.ms=%d", c->reconnect_backoff_max_ms,
                    c->reconnect_backoff_ms);

@@ -19,6 +19,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+enum { BACKOFF_MIN_MS = 5 }; /* also where none is asked for: a connect that fails at once must not keep a core busy */
+
 const char *const wire_conn_states[] = {"down",       "resolving", "connecting", "TLS handshake", "asking for versions", "naming the login",
                                         "logging in", "up"};
 
@@ -45,6 +47,7 @@ static void drop_out(wire_conn *c)
     for (size_t i = 0; i < c->out_n; i++)
         wire_block_drop(c->out[c->out_first + i].block);
     c->out_first = c->out_n = 0;
+    c->queued = c->sent; /* nothing of it goes out any more */
 }
 
 static void hang_up(wire_conn *c)
@@ -71,7 +74,7 @@ static void hang_up(wire_conn *c)
 /* The wait doubles from try to try, and is spread by ± 20 %, so that the clients of a broker that was away do not come back together. */
 static int64_t backoff_us(const wire_conf *conf, int fails)
 {
-    int64_t ms = conf->reconnect_backoff_ms;
+    int64_t ms = conf->reconnect_backoff_ms > BACKOFF_MIN_MS ? conf->reconnect_backoff_ms : BACKOFF_MIN_MS;
     for (int i = 1; i < fails && ms < conf->reconnect_backoff_max_ms; i++)
         ms *= 2;
     if (ms > conf->reconnect_backoff_max_ms)
@@ -98,8 +101,10 @@ void wire_conn_fail(wire_conn *c, int code, const char *fmt, ...)
     c->state = WIRE_DOWN;
     c->since_us = pst_mono_us();
     c->retry_us = c->since_us + backoff_us(net->conf, c->fails);
-    if (code)
+    if (code) {
+        net->stale = true;
         wire_net_told_fault(net, code, text);
+    }
     wire_calls_lost(c, code ? code : BUS_ERR__TRANSPORT, text);
     if (!was_up)
         wire_calls_fail_waiting(net, c->node->id, c->lane, code ? code : BUS_ERR__TRANSPORT, text);

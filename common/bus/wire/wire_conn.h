@@ -131,6 +131,7 @@ typedef struct wire_coordinator {
 typedef struct wire_known { /* a topic that is looked after */
     wire_topic t;           /* what is handed out; name, leader, leader_epoch are owned */
     bool answered, stale;
+    bool impossible; /* no topic can have this name */
     int64_t used_us, asked_us;
     int backoff_ms;
 } wire_known;
@@ -160,6 +161,7 @@ struct wire_net {
     wire_coordinator **coordinators;
     size_t n_coordinators, coordinators_cap;
     char *cluster_id;
+    bool stale;  /* a connection broke: brokers may be elsewhere */
     bool asking; /* a Metadata is under way */
     int64_t asked_us, known_us;
     size_t next_any;

@@ -20,7 +20,7 @@ void wire_versions_put(int16_t version, wire_out *out)
     if (version < FLEXIBLE_VERSIONS)
         return;
     wire_put_str(out, "penstock");
-    wire_put_str(out, "1"); /* of the client, not of the program: letters, digits, dots and dashes only */
+    wire_put_str(out, PST_VERSION);
     wire_put_tags(out);
 }
 

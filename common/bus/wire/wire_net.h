@@ -62,7 +62,8 @@ typedef enum { WIRE_GROUP = 0, WIRE_TXN = 1 } wire_coordinator_kind;
 /* Node; -1 = asked for. *ret_code (may be NULL): what the last answer said, as GROUP_AUTHORIZATION_FAILED. */
 int32_t wire_net_coordinator(wire_net *net, wire_coordinator_kind kind, const char *key, int *ret_code);
 void wire_net_coordinator_stale(wire_net *net, wire_coordinator_kind kind, const char *key);
-int32_t wire_net_any(wire_net *net);                  /* a broker that is connected, else one to try; -1 = none is known */
+int32_t
+wire_net_any(wire_net *net); /* a broker that is connected, else one to try; below -1: one of bootstrap.servers, as good a node as others */
 const char *wire_net_cluster_id(const wire_net *net); /* NULL = not known yet */
 /* Is it connected, logged in, and does it speak this request? version -1: not connected, or it has no version of it that we have. */
 int16_t wire_net_version(wire_net *net, int32_t node, const wire_api *api);
@@ -85,8 +86,10 @@ typedef struct wire_answer {
 typedef void (*wire_on_answer)(void *owner, wire_call *call, const wire_answer *a);
 
 /* Begins a request to a node: connects if need be, and waits for that inside later turns. version is chosen when it is written: so a request is written by
- * `put` at the moment when its connection can take it. put appends the body (no header) and may splice blocks. One that nobody of us can speak to that
- * broker is answered by __UNSUPPORTED_FEATURE. timeout_ms counts from here, for waiting and answer together. */
+ * `put` at the moment when its connection can take it; those of one connection in the order of their calls. put appends the body (no header), may splice
+ * blocks, and begins no call. One that nobody of us can speak to that broker is answered by __UNSUPPORTED_FEATURE. A connection that does not come up answers
+ * all that wait for it; one that breaks answers what was written on it, the rest waits for it to come up again. timeout_ms counts from here, for waiting
+ * and answer together: after it the answer, if it comes at all, is thrown away. */
 typedef void (*wire_put_body)(void *owner, wire_call *call, int16_t version, wire_out *out);
 wire_call *wire_net_call(wire_net *net, int32_t node, const wire_api *api, int timeout_ms, wire_put_body put, wire_on_answer answered,
                          void *owner);
@@ -94,7 +97,7 @@ wire_call *wire_net_call(wire_net *net, int32_t node, const wire_api *api, int t
 void wire_call_splice(wire_call *call, wire_block *block);
 void wire_call_forget(wire_call *call); /* no callback any more; its answer is thrown away when it comes */
 void *wire_call_owner(const wire_call *call);
-/* Keeps connections to this node apart from others', as fetches that wait must not delay commits: `lane` 0…3. Of the following calls. */
+/* Which of a node's connections it takes, `lane` 0…3 (0 where nobody says): fetches that wait must not delay commits. Of this call, before the next turn. */
 void wire_call_lane(wire_call *call, int lane);
 
 #endif

@@ -1,4 +1,4 @@
-/* wire_tls.c - OpenSSL with our own socket calls left out: it reads and writes the descriptor itself, which does not block, and says for what it waits. The name that a broker's
+/* wire_tls.c - OpenSSL over a socket that does not block; the two calls on it are ours, since OpenSSL's own raise SIGPIPE where the broker has gone. The name that a broker's
  * certificate must be of is checked inside the handshake (X509_VERIFY_PARAM), so that no byte of ours goes to a stranger; a refusal has the word
  * "verif" in it, by which the bus knows that waiting does not help. Partial writes are allowed, and may come from another place next time: pieces are
  * queued in blocks that do not move, but the first may be all that is sent. */
@@ -8,9 +8,11 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 struct wire_tls_ctx {
@@ -222,6 +224,63 @@ void wire_tls_ctx_free(wire_tls_ctx *ctx)
     free(ctx);
 }
 
+/* ---- the socket ----------------------------------------------------------------------------------------------------------------------------- */
+
+static BIO_METHOD *socket_method; /* made once, kept */
+static pthread_once_t socket_once = PTHREAD_ONCE_INIT;
+
+static int socket_of(BIO *b)
+{
+    return (int)(intptr_t)BIO_get_data(b);
+}
+
+static int passing(BIO *b, ssize_t n, int flag)
+{
+    BIO_clear_flags(b, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        BIO_set_flags(b, flag | BIO_FLAGS_SHOULD_RETRY);
+    return (int)n;
+}
+
+static int socket_write(BIO *b, const char *from, int n)
+{
+    return passing(b, send(socket_of(b), from, (size_t)n, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
+}
+
+static int socket_read(BIO *b, char *to, int n)
+{
+    ssize_t got = recv(socket_of(b), to, (size_t)n, 0);
+    if (!got)
+        BIO_set_flags(b, BIO_FLAGS_IN_EOF);
+    return passing(b, got, BIO_FLAGS_READ);
+}
+
+static long socket_ctrl(BIO *b, int what, long n, void *p)
+{
+    if (what == BIO_CTRL_EOF)
+        return BIO_test_flags(b, BIO_FLAGS_IN_EOF) != 0;
+    return what == BIO_CTRL_FLUSH; /* nothing is held back here; for all else no is an answer */
+}
+
+static void make_method(void)
+{
+    BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "penstock socket");
+    if (m && BIO_meth_set_write(m, socket_write) && BIO_meth_set_read(m, socket_read) && BIO_meth_set_ctrl(m, socket_ctrl))
+        socket_method = m;
+}
+
+static bool give_socket(SSL *ssl, int fd)
+{
+    pthread_once(&socket_once, make_method);
+    BIO *b = socket_method ? BIO_new(socket_method) : NULL;
+    if (!b)
+        return false;
+    BIO_set_data(b, (void *)(intptr_t)fd);
+    BIO_set_init(b, 1);
+    SSL_set_bio(ssl, b, b);
+    return true;
+}
+
 /* ---- connections -------------------------------------------------------------------------------------------------------------------------- */
 
 static bool expect_host(SSL *ssl, const char *host, bool verify)
@@ -240,7 +299,7 @@ static bool expect_host(SSL *ssl, const char *host, bool verify)
 wire_tls *wire_tls_new(wire_tls_ctx *ctx, int fd, const char *host)
 {
     SSL *ssl = SSL_new(ctx->ssl);
-    if (!ssl || SSL_set_fd(ssl, fd) != 1 || !expect_host(ssl, host, ctx->verify_host)) {
+    if (!ssl || !give_socket(ssl, fd) || !expect_host(ssl, host, ctx->verify_host)) {
         SSL_free(ssl);
         ERR_clear_error();
         return NULL;

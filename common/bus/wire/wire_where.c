@@ -12,7 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_MS = 10000, ASK_TOPICS = 1000 }; /* a question waits so long for its broker; topics a question */
+enum {
+    ASK_MS = 10000,       /* a question waits so long for its broker, */
+    ASK_DOWN_MS = 3000,   /* or so long for its connection: then another broker is asked */
+    ASK_TOPICS = 1000,    /* a question */
+    TOPIC_NAME_MAX = 249, /* Kafka's; a longer one is answered here */
+    PROMPT_US = 1000000,  /* a connection that takes longer to come up is no better than one that was not tried */
+};
 
 static int backoff_next(const wire_conf *conf, int ms)
 {
@@ -45,6 +51,8 @@ static wire_known *want_topic(wire_net *net, const char *name)
     if (!k) {
         k = pst_alloc(sizeof *k);
         k->t.name = pst_strdup(name);
+        k->impossible = k->answered = strlen(name) > TOPIC_NAME_MAX;
+        k->t.code = k->impossible ? BUS_ERR_TOPIC_EXCEPTION : 0;
         net->topics = pst_array_room(net->topics, net->n_topics, &net->topics_cap, sizeof *net->topics);
         net->topics[net->n_topics++] = k;
     }
@@ -145,6 +153,7 @@ static void learn(wire_net *net, wire_metadata *m, int64_t now)
                 node->listed = true;
         }
         net->known_us = now;
+        net->stale = false;
     }
     if (m->cluster_id) {
         if (net->cluster_id && strcmp(net->cluster_id, m->cluster_id) != 0)
@@ -178,6 +187,8 @@ static void on_metadata(void *owner, wire_call *call, const wire_answer *a)
 /* When it is to be asked; INT64_MAX = not of itself. */
 static int64_t topic_due(const wire_net *net, const wire_known *k)
 {
+    if (k->impossible)
+        return INT64_MAX;
     if (!k->asked_us)
         return 0;
     int64_t again = k->asked_us + k->backoff_ms * 1000LL;
@@ -210,6 +221,16 @@ static void put_metadata(void *owner, wire_call *call, int16_t version, wire_out
     wire_metadata_put(version, names, n, net->conf->auto_create, out);
 }
 
+/* When the brokers themselves are asked for again, which those that are known already answer. */
+static int64_t brokers_due(const wire_net *net)
+{
+    int64_t again = net->asked_us + net->conf->retry_backoff_max_ms * 1000LL;
+    if (net->stale)
+        return again;
+    int64_t old = net->conf->metadata_refresh_ms < 0 ? INT64_MAX : net->known_us + net->conf->metadata_refresh_ms * 1000LL;
+    return old > again ? old : again;
+}
+
 static bool metadata_due(const wire_net *net, int64_t now)
 {
     if (net->asking)
@@ -220,8 +241,7 @@ static bool metadata_due(const wire_net *net, int64_t now)
         if (is_due(net, net->topics[i], now))
             return true;
     }
-    return net->conf->metadata_refresh_ms >= 0 && now >= net->known_us + net->conf->metadata_refresh_ms * 1000LL &&
-           now >= net->asked_us + net->conf->retry_backoff_max_ms * 1000LL;
+    return now >= brokers_due(net);
 }
 
 static void forget_unused(wire_net *net, int64_t now)
@@ -235,9 +255,22 @@ static void forget_unused(wire_net *net, int64_t now)
     }
 }
 
-static int ask_ms(const wire_net *net)
+static int ask_ms(wire_net *net, int32_t node)
 {
-    return net->conf->socket_timeout_ms < ASK_MS ? net->conf->socket_timeout_ms : ASK_MS;
+    int ms = wire_net_version(net, node, &wire_api_metadata) < 0 ? ASK_DOWN_MS : ASK_MS;
+    return net->conf->socket_timeout_ms < ms ? net->conf->socket_timeout_ms : ms;
+}
+
+/* The lower the sooner. */
+static int64_t rank(const wire_conn *c, int64_t now)
+{
+    if (!c || (c->state == WIRE_DOWN && c->retry_us <= now))
+        return 0;
+    if (c->state == WIRE_UP)
+        return -2;
+    if (c->state == WIRE_DOWN)
+        return c->retry_us;
+    return now - (c->setup_end_us - c->net->conf->setup_timeout_ms * 1000LL) < PROMPT_US ? -1 : now;
 }
 
 int32_t wire_net_any(wire_net *net)
@@ -250,9 +283,9 @@ int32_t wire_net_any(wire_net *net)
         if (!node->listed)
             continue;
         /* Up first, then whoever may be tried; who was named by the user when all else fails (KIP-899). */
-        int64_t at = c && c->state == WIRE_UP ? -2 : c && c->state != WIRE_DOWN ? -1 : c && c->retry_us > now ? c->retry_us : 0;
+        int64_t at = rank(c, now);
         if (node->id < -1 && net->known_us)
-            at = at < 0 ? 1 : at ? at + 1 : 1;
+            at = at < 1 ? 1 : at + 1;
         if (at < best_at) {
             best = node;
             best_at = at;
@@ -285,7 +318,8 @@ void wire_where_ask(wire_net *net, int64_t now)
         net->asking = true;
         net->asked_us = now;
         net->next_any++;
-        wire_net_call(net, wire_net_any(net), &wire_api_metadata, ask_ms(net), put_metadata, on_metadata, net);
+        int32_t node = wire_net_any(net);
+        wire_net_call(net, node, &wire_api_metadata, ask_ms(net, node), put_metadata, on_metadata, net);
     }
     for (size_t i = 0; i < net->n_coordinators; i++) {
         wire_coordinator *k = net->coordinators[i];
@@ -294,7 +328,8 @@ void wire_where_ask(wire_net *net, int64_t now)
         k->asking = true;
         k->asked_us = now;
         k->backoff_ms = backoff_next(net->conf, k->backoff_ms);
-        wire_net_call(net, wire_net_any(net), &wire_api_find_coordinator, ask_ms(net), put_coordinator, on_coordinator, k);
+        int32_t node = wire_net_any(net);
+        wire_net_call(net, node, &wire_api_find_coordinator, ask_ms(net, node), put_coordinator, on_coordinator, k);
     }
 }
 
@@ -309,6 +344,9 @@ int64_t wire_where_next(const wire_net *net, int64_t now)
         return net->fatal ? INT64_MAX : next;
     if (!net->known_us) {
         int64_t at = net->asked_us + net->conf->retry_backoff_ms * 1000LL;
+        next = at < next ? at : next;
+    } else {
+        int64_t at = brokers_due(net);
         next = at < next ? at : next;
     }
     for (size_t i = 0; i < net->n_topics; i++) {
