@@ -153,7 +153,7 @@ static void get_broker(wire_in *in, wire_broker *b)
 
 static void get_partitions(wire_in *in, int16_t version, wire_meta_topic *t)
 {
-    size_t n = wire_get_count(in, version >= 9 ? 22 : 30, NULL);
+    size_t n = wire_get_count(in, version >= 9 ? 18 : 26, NULL);
     if (in->bad || !n)
         return;
     t->leader = pst_alloc(n * sizeof *t->leader);
