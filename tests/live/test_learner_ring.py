@@ -92,7 +92,9 @@ with Platform() as p:
     end = p.wait_state(csv, *ENDED)
     check(end["state"] == "COMPLETED", f"csv: {end['state']}: {end['reason']}")
     row = [r for r in map(json.loads, p.cli("models", "list", "--json").stdout.splitlines()) if r["name"] == "csv"][0]
-    check(row["metrics"]["records"] == 600 and row["metrics"]["validation_accuracy"] > 0.9, f"csv: {row}")
+    check(row["metrics"]["records"] == 600 and row["metrics"]["validation_accuracy"] > 0.9 and 0.9 < row["metrics"]["validation_auc"] <= 1, f"csv: {row}")
+    points = [m for m in p.events("metrics") if m["training_id"] == csv and m["group"] == "confusion"]
+    check(len(points) == 1 and sum(points[0]["values"].values()) == 60 and set(points[0]["values"]) == {"cold/cold", "cold/hot", "hot/cold", "hot/hot"}, f"confusion: {points}")
     end = p.wait_state(few, *ENDED)
     check(end["state"] == "FAILED" and any("none of the 2 classes" in t for _, t in lines(few)), f"few: {end['state']} {lines(few)[-6:]}")
 

@@ -252,13 +252,28 @@ static void test_the_same_weights_from_run_to_run(void **state)
     assert_true(x.progress.validation_accuracy > 0.9 && y.progress.validation_accuracy > 0.9);
     for (int i = 0; i < x.stats.columns; i++) /* of all records but the held-out, which differ */
         assert_true(fabsf(x.stats.mean[i] - y.stats.mean[i]) < 0.2f * y.stats.std[i] && fabsf(x.stats.std[i] / y.stats.std[i] - 1) < 0.2f);
-    learn_checkpoint_done(&x);
-    learn_checkpoint_done(&y);
     char *model = pst_sprintf("%s/a/model/model.onnx", root), *said = log_of(&a, 1);
     assert_int_equal(access(model, R_OK), 0);
     assert_null(strstr(said, "\"penstock\":\"metrics\"")); /* rank 0 alone speaks for all */
     free(said);
+    said = log_of(&a, 0);
+    const char *table = strstr(said, "\"group\":\"confusion\"");
+    assert_non_null(table);
+    int n[4], sum = 0;
+    static const char *const keys[] = {"\"low/low\":", "\"low/high\":", "\"high/low\":", "\"high/high\":"};
+    for (int i = 0; i < 4; i++) {
+        const char *at = strstr(table, keys[i]);
+        assert_non_null(at);
+        n[i] = atoi(at + strlen(keys[i]));
+        sum += n[i];
+    }
+    assert_int_equal(sum, 141);                                                       /* a fifth of 234, 233 and 233, each rounded */
+    assert_true(fabs((n[0] + n[3]) / 141.0 - x.progress.validation_accuracy) < 1e-9); /* the table is of what the accuracy is of */
+    assert_true(x.progress.validation_auc > 0.95 && x.progress.validation_auc <= 1);
+    free(said);
     free(model);
+    learn_checkpoint_done(&x);
+    learn_checkpoint_done(&y);
 }
 
 static bool all_done(const gang *g)
@@ -343,6 +358,25 @@ static void test_parameter_servers_give_the_same_weights_from_run_to_run(void **
     must_be(&one, 0);
     begin(&alone);
     must_be(&alone, 0);
+}
+
+/* The best epoch's values are the model, also where servers hold those of the last. */
+static void test_patience_with_servers(void **state)
+{
+    gang g = {.world = 2,
+              .servers = 1,
+              .name = "best",
+              .settings = "{target: state, classes: [low, high], hidden: [24], epochs: 400, batch: 8, learning_rate: 0.05, patience: 4, "
+                          "validation: 0.3}"};
+    write_csv(300);
+    begin(&g);
+    must_be(&g, 0);
+    learn_checkpoint c;
+    read_weights(&g, &c);
+    assert_non_null(c.best);
+    assert_true(c.progress.epoch > c.progress.best_epoch);
+    assert_memory_equal(c.values, c.best, c.n_params * sizeof *c.values);
+    learn_checkpoint_done(&c);
 }
 
 static void test_staleness(void **state)
@@ -495,6 +529,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_any_rank_killed_at_any_time, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_any_worker_or_server_killed_at_any_time, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_parameter_servers_give_the_same_weights_from_run_to_run, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_patience_with_servers, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_staleness, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_a_server_that_is_gone, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_a_worker_that_is_silent_is_named_by_the_servers, make_root, drop_root),

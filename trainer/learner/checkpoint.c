@@ -101,11 +101,12 @@ static json_t *header_of(const learn_checkpoint *c)
     json_t *fields = json_array(), *ranges = learn_ranges_json(c->ranges, c->n_ranges);
     for (int i = 0; i < c->n_fields; i++)
         json_array_append_new(fields, json_string(c->fields[i]));
-    json_t *progress = json_pack("{s:I,s:I,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:I,s:b}", "epoch", (json_int_t)p->epoch, "batch",
-                                 (json_int_t)p->batch, "loss_sum", number(p->loss_sum), "rows", (json_int_t)p->rows, "right",
-                                 (json_int_t)p->right, "train_loss", number(p->train_loss), "validation_loss", number(p->validation_loss),
-                                 "best_loss", number(p->best_loss), "train_accuracy", number(p->train_accuracy), "validation_accuracy",
-                                 number(p->validation_accuracy), "best_epoch", (json_int_t)p->best_epoch, "finished", (int)p->finished);
+    json_t *progress =
+        json_pack("{s:I,s:I,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:b}", "epoch", (json_int_t)p->epoch, "batch", (json_int_t)p->batch,
+                  "loss_sum", number(p->loss_sum), "rows", (json_int_t)p->rows, "right", (json_int_t)p->right, "train_loss",
+                  number(p->train_loss), "validation_loss", number(p->validation_loss), "best_loss", number(p->best_loss), "train_accuracy",
+                  number(p->train_accuracy), "validation_accuracy", number(p->validation_accuracy), "validation_auc",
+                  number(p->validation_auc), "best_epoch", (json_int_t)p->best_epoch, "finished", (int)p->finished);
     return json_pack("{s:s,s:s,s:i,s:i,s:o,s:o,s:I,s:I,s:o,s:I,s:i,s:I,s:b,s:f,s:f}", "settings", c->settings_digest, "training_id",
                      c->training_id, "generation", c->generation, "world", c->world, "features", fields, "ranges", ranges, "rows",
                      (json_int_t)c->data_rows, "crc", (json_int_t)c->data_crc, "progress", progress, "steps", (json_int_t)c->steps,
@@ -198,6 +199,7 @@ static int header_numbers(const json_t *h, learn_checkpoint *c, bool *ret_best, 
                                    .best_loss = number_of(p, "best_loss"),
                                    .train_accuracy = number_of(p, "train_accuracy"),
                                    .validation_accuracy = number_of(p, "validation_accuracy"),
+                                   .validation_auc = number_of(p, "validation_auc"),
                                    .best_epoch = pst_json_int(p, "best_epoch", -1),
                                    .finished = pst_json_bool(p, "finished", false)};
     const learn_progress *q = &c->progress;

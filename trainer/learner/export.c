@@ -153,6 +153,7 @@ static json_t *metrics_of(const learn_training *t, const learn_result *r)
     put(o, "validation_loss", p->validation_loss);
     put(o, "accuracy", p->train_accuracy);
     put(o, "validation_accuracy", p->validation_accuracy);
+    put(o, "validation_auc", p->validation_auc);
     put(o, "threshold", r->threshold);
     put(o, "epochs", (double)p->epoch);
     put(o, "records", (double)r->records);

@@ -189,6 +189,8 @@ static int save(void *arg, const learn_training *t, pst_err *err)
         int rc = learn_servers_pull(l->pool->servers, t->net, err);
         if (rc < 0)
             return rc;
+        if (t->progress.finished && t->best) /* which the servers know nothing of */
+            memcpy(learn_net_values(t->net), t->best, learn_net_parameters(t->net) * sizeof(float));
     }
     learn_checkpoint_take(t, &l->data, l->job->training_id, l->job->generation, &c);
     int rc = learn_checkpoint_write(l->job->checkpoint_dir, &c, &e);
@@ -275,12 +277,14 @@ static int set_up(learn *l, pst_err *err)
 
 /* ---- training ------------------------------------------------------------------------------------------------------------------ */
 
-static void metrics_line(const char *group, const learn_training *t, double loss, double accuracy, double records_per_s)
+static void metrics_line(const char *group, const learn_training *t, double loss, double accuracy, double auc, double records_per_s)
 {
     json_t *o = json_pack("{s:s,s:s,s:I,s:I,s:f}", "penstock", "metrics", "group", group, "epoch", (json_int_t)t->progress.epoch, "step",
                           (json_int_t)learn_net_steps(t->net), "loss", loss);
     if (isfinite(accuracy))
         json_object_set_new(o, "accuracy", json_real(accuracy));
+    if (isfinite(auc))
+        json_object_set_new(o, "auc", json_real(auc));
     if (records_per_s > 0)
         json_object_set_new(o, "records_per_s", json_real(floor(records_per_s)));
     char *text = pst_json_text(o);
@@ -297,9 +301,9 @@ static void on_epoch(void *arg, const learn_training *t, int64_t rows)
     if (!is_first(l))
         return;
     double rate = (double)rows * 1e6 / (double)(now > l->epoch_began_us ? now - l->epoch_began_us : 1);
-    metrics_line("train", t, p->train_loss, p->train_accuracy, rate);
+    metrics_line("train", t, p->train_loss, p->train_accuracy, NAN, rate);
     if (isfinite(p->validation_loss))
-        metrics_line("validation", t, p->validation_loss, p->validation_accuracy, 0);
+        metrics_line("validation", t, p->validation_loss, p->validation_accuracy, p->validation_auc, 0);
     if (p->epoch <= 3 || p->finished || now - l->said_us > SAY_EVERY_US) { /* people need no thousand lines a second */
         l->said_us = now;
         char more[160] = "";
@@ -307,7 +311,9 @@ static void on_epoch(void *arg, const learn_training *t, int64_t rows)
         if (isfinite(p->validation_loss))
             n += (size_t)snprintf(more, sizeof more, "  validation %.6f", p->validation_loss);
         if (isfinite(p->validation_accuracy))
-            snprintf(more + n, sizeof more - n, "  accuracy %.4f", p->validation_accuracy);
+            n += (size_t)snprintf(more + n, sizeof more - n, "  accuracy %.4f", p->validation_accuracy);
+        if (isfinite(p->validation_auc))
+            snprintf(more + n, sizeof more - n, "  auc %.4f", p->validation_auc);
         printf("epoch %lld/%lld  loss %.6f%s  %.0f records/s\n", (long long)p->epoch, (long long)t->settings->epochs, p->train_loss, more,
                rate);
     }
@@ -387,12 +393,65 @@ static int export(learn *l, double threshold, pst_err *err)
     return rc;
 }
 
+enum { CONFUSION_SHOWN = 30 }; /* classes; of more a table helps nobody */
+
+static const char *class_of(const learn *l, int i, char buf[16])
+{
+    snprintf(buf, 16, "%d", i);
+    return l->s.classes ? l->s.classes[i] : buf;
+}
+
+/* One line a class for people, and one point of the group confusion: "low/high": so many of class low were taken for high. */
+static void say_confusion(const learn *l, const int64_t *counts)
+{
+    int k = l->s.n_classes;
+    char a[16], b[16];
+    json_t *o = json_pack("{s:s,s:s,s:I,s:I}", "penstock", "metrics", "group", "confusion", "epoch",
+                          (json_int_t)l->training->progress.epoch, "step", (json_int_t)learn_net_steps(l->training->net));
+    for (int i = 0; i < k; i++) {
+        const char *is = class_of(l, i, a), *sep = "";
+        printf("confusion: of class %s", is);
+        for (int j = 0; j < k; j++) {
+            int64_t n = counts[(size_t)i * (size_t)k + (size_t)j];
+            const char *taken = class_of(l, j, b);
+            char *key = pst_sprintf("%s/%s", is, taken);
+            if (n || i == j) {
+                printf("%s %lld taken for %s", sep, (long long)n, taken);
+                sep = ",";
+            }
+            json_object_set_new(o, key, json_integer(n));
+            free(key);
+        }
+        putchar('\n');
+    }
+    char *text = pst_json_text(o);
+    puts(text);
+    fflush(stdout);
+    free(text);
+    json_decref(o);
+}
+
+static int confuse(learn *l, pst_err *err)
+{
+    size_t k = (size_t)l->s.n_classes;
+    if (!k || k > CONFUSION_SHOWN || l->ready.all_rows == l->ready.all_train)
+        return 0;
+    int64_t *counts = pst_alloc(k * k * sizeof *counts);
+    int rc = learn_training_confusion(l->training, counts, err);
+    if (!rc && is_first(l))
+        say_confusion(l, counts);
+    free(counts);
+    return rc;
+}
+
 /* The ranks end together: who is done before rank 0 has written the model would look like one that is gone. */
 static int finish(learn *l, pst_err *err)
 {
     double threshold = NAN;
     const pst_buf *all;
     int rc = l->s.autoencoder ? learn_training_error_quantile(l->training, threshold_quantile, &threshold, err) : 0;
+    if (!rc)
+        rc = confuse(l, err);
     if (!rc && is_first(l))
         rc = export(l, threshold, err);
     if (!rc && is_first(l) && l->pool && l->pool->servers)

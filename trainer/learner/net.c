@@ -166,6 +166,11 @@ const float *learn_net_forward(learn_net *n, const float *x, int rows)
     return n->out[n->n - 1];
 }
 
+const float *learn_net_output(const learn_net *n)
+{
+    return n->out[n->n - 1];
+}
+
 /* ---- loss -------------------------------------------------------------------------------------------------------------------- */
 
 /* Loss of one row; its derivative by the last layer's sums, times scale, into delta if given. */

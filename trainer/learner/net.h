@@ -34,6 +34,7 @@ void learn_net_init(learn_net *n, learn_rng *rng);
 
 /* x (rows,in) → y (rows,out). */
 const float *learn_net_forward(learn_net *n, const float *x, int rows);
+const float *learn_net_output(const learn_net *n); /* of the last forward, also as a part of what follows */
 /* Mean loss of these rows without changing anything; each row's own in ret_rows (NULL: not wanted). target: (rows,out) for MSE, class
  * numbers (rows) for cross-entropy. ret_right: how many rows have their class as the most probable one (0 with MSE); may be NULL. */
 double learn_net_loss(learn_net *n, const float *x, const float *target, int rows, float *ret_rows, int *ret_right);

@@ -3,11 +3,12 @@
 #include "trainer/learner/training.h"
 
 #include "common/base/hash.h"
+#include "trainer/learner/evaluation.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAM_WEIGHTS = 2, STREAM_EPOCHS = 1000, STREAM_RANK = 1 << 24, EVALUATE_ROWS = 256 };
+enum { STREAM_WEIGHTS = 2, STREAM_EPOCHS = 1000, STREAM_RANK = 1 << 24, EVALUATE_ROWS = 256, SCORES_MAX = 1 << 22 };
 
 learn_training *learn_training_new(const pst_learn_settings *s, const learn_ready *data, learn_pool *pool)
 {
@@ -24,8 +25,12 @@ learn_training *learn_training_new(const pst_learn_settings *s, const learn_read
     learn_rng rng;
     learn_rng_seed(&rng, s->seed, STREAM_WEIGHTS);
     learn_net_init(t->net, &rng);
-    t->progress =
-        (learn_progress){.train_loss = NAN, .validation_loss = NAN, .best_loss = NAN, .train_accuracy = NAN, .validation_accuracy = NAN};
+    t->progress = (learn_progress){.train_loss = NAN,
+                                   .validation_loss = NAN,
+                                   .best_loss = NAN,
+                                   .train_accuracy = NAN,
+                                   .validation_accuracy = NAN,
+                                   .validation_auc = NAN};
     t->batch_x = pst_alloc((size_t)s->batch * (size_t)data->columns * sizeof(float));
     t->batch_y = pst_alloc((size_t)s->batch * (size_t)data->target_width * sizeof(float));
     t->order = pst_alloc(data->train * sizeof *t->order);
@@ -43,6 +48,7 @@ void learn_training_free(learn_training *t)
     free(t->batch_x);
     free(t->batch_y);
     free(t->order);
+    free(t->scores);
     free(t->shared);
     free(t);
 }
@@ -185,22 +191,71 @@ static int validate_together(learn_training *t, double *sum, double *right, doub
     return rc;
 }
 
+/* Areas need every row's scores, of all ranks at once: beyond so many numbers they cost more than the epoch. All ranks see it alike. */
+static bool has_areas(const learn_training *t)
+{
+    size_t held = t->data->all_rows - t->data->all_train;
+    return t->settings->n_classes && held && held <= SCORES_MAX / (size_t)t->settings->n_classes;
+}
+
+/* The validation part of all ranks with its scores; buffers are the caller's to clear. */
+static int score_all(const learn_training *t, pst_buf *scores, pst_buf *truth, learn_scored *ret, pst_err *err)
+{
+    const learn_ready *d = t->data;
+    size_t held = d->rows - d->train, k = (size_t)t->settings->n_classes;
+    const pst_buf *all;
+    pst_buf_add(scores, t->scores, held * k * sizeof(float));
+    pst_buf_add(truth, d->target + d->train, held * sizeof(float));
+    for (int i = 0; i < 2 && t->pool; i++) {
+        pst_buf *b = i ? truth : scores;
+        int rc = learn_pool_gather(t->pool, b->data, b->len, false, &all, err);
+        if (rc < 0)
+            return rc;
+        pst_buf_clear(b);
+        for (int rank = 0; rank < t->pool->world; rank++)
+            pst_buf_add(b, all[rank].data, all[rank].len);
+    }
+    *ret = (learn_scored){(const float *)scores->data, (const float *)truth->data, truth->len / sizeof(float), (int)k};
+    if (scores->len != truth->len * k)
+        return pst_err_set(err, PST_EINCOMPAT, PST_CLASS_FATAL, "learner", 0, "the ranks gave scores of %zu numbers for %zu records",
+                           scores->len / sizeof(float), ret->n);
+    return 0;
+}
+
+static int measure_area(learn_training *t, pst_err *err)
+{
+    pst_buf scores = {0}, truth = {0};
+    learn_scored s;
+    int rc = score_all(t, &scores, &truth, &s, err);
+    if (!rc)
+        t->progress.validation_auc = learn_auc(&s);
+    pst_buf_done(&scores);
+    pst_buf_done(&truth);
+    return rc;
+}
+
 static int validate(learn_training *t, pst_err *err)
 {
     const learn_ready *d = t->data;
     learn_progress *p = &t->progress;
     double sum = 0;
     int64_t right = 0;
+    const bool areas = has_areas(t);
+    const size_t classes = (size_t)t->settings->n_classes;
+    if (areas && !t->scores)
+        t->scores = pst_alloc(((d->rows - d->train) * classes + 1) * sizeof *t->scores);
     for (size_t at = d->train; at < d->rows; at += EVALUATE_ROWS) {
         int rows = d->rows - at < EVALUATE_ROWS ? (int)(d->rows - at) : EVALUATE_ROWS, good = 0;
         sum += rows * learn_net_loss(t->net, d->z + at * (size_t)d->columns, d->target + at * (size_t)d->target_width, rows, NULL, &good);
+        if (areas)
+            memcpy(t->scores + (at - d->train) * classes, learn_net_output(t->net), (size_t)rows * classes * sizeof(float));
         right += good;
     }
     double n = (double)(d->rows - d->train), good = (double)right;
     int rc = t->pool ? validate_together(t, &sum, &good, &n, err) : 0;
     p->validation_loss = n > 0 ? sum / n : NAN;
     p->validation_accuracy = n > 0 && t->settings->n_classes ? good / n : NAN;
-    return rc;
+    return rc || !areas ? rc : measure_area(t, err);
 }
 
 /* Whether this epoch was one too many. */
@@ -296,6 +351,27 @@ int learn_training_run(learn_training *t, const learn_training_hooks *hooks, pst
             return rc;
     }
     return 0;
+}
+
+int learn_training_confusion(learn_training *t, int64_t *ret, pst_err *err)
+{
+    const learn_ready *d = t->data;
+    size_t k = (size_t)t->settings->n_classes;
+    double *sums = pst_alloc((k * k + 1) * sizeof *sums);
+    int64_t *counts = pst_alloc((k * k + 1) * sizeof *counts);
+    for (size_t at = d->train; at < d->rows; at += EVALUATE_ROWS) {
+        int rows = d->rows - at < EVALUATE_ROWS ? (int)(d->rows - at) : EVALUATE_ROWS;
+        const float *y = learn_net_forward(t->net, d->z + at * (size_t)d->columns, rows);
+        learn_confusion(&(learn_scored){y, d->target + at, (size_t)rows, (int)k}, counts);
+        for (size_t i = 0; i < k * k; i++)
+            sums[i] += (double)counts[i];
+    }
+    int rc = t->pool ? learn_pool_sum(t->pool, sums, k * k, err) : 0;
+    for (size_t i = 0; !rc && i < k * k; i++)
+        ret[i] = (int64_t)sums[i];
+    free(sums);
+    free(counts);
+    return rc;
 }
 
 static int by_value(const void *a, const void *b)

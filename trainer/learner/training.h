@@ -19,6 +19,7 @@ typedef struct learn_progress {
     int64_t rows, right;
     double train_loss, validation_loss, best_loss; /* of the last epoch; best validation loss so far. NaN = none yet */
     double train_accuracy, validation_accuracy;
+    double validation_auc; /* NaN = none: no classes, or too many numbers for it */
     int64_t best_epoch;
     bool finished; /* all epochs, or stopped early */
 } learn_progress;
@@ -35,6 +36,7 @@ typedef struct learn_training {
     float *best; /* parameters of the best epoch; NULL without patience */
     float *batch_x, *batch_y;
     uint32_t *order;
+    float *scores; /* with classes: what the validation part was taken for, (rows, classes) */
     float *shared; /* with a pool: gradient, and what else is summed with it */
 } learn_training;
 
@@ -50,6 +52,8 @@ learn_training *learn_training_new(const pst_learn_settings *s, const learn_read
 void learn_training_free(learn_training *t);
 /* 0 finished; PST_ESTOPPED after a save; PST_EINVAL/DATA: the loss is no number any more, with what to do. */
 int learn_training_run(learn_training *t, const learn_training_hooks *hooks, pst_err *err);
+/* Of classes: how many rows of the validation part, of all ranks, are of the one (row) and taken for the other (column): (classes, classes). */
+int learn_training_confusion(learn_training *t, int64_t *ret_counts, pst_err *err);
 /* Errors of single training rows (of all ranks), sorted: the q-quantile. For thresholds. */
 int learn_training_error_quantile(learn_training *t, double q, double *ret_error, pst_err *err);
 
