@@ -41,6 +41,10 @@ void pst_bus_conf_each(const pst_bus_conf *conf, void (*fn)(void *arg, const cha
 int pst_bus_open(pst_err *err);
 int pst_bus_list_properties(void *file, pst_err *err); /* every librdkafka property; file is a FILE * */
 const char *pst_bus_version(void);                     /* "librdkafka 2.0.2" of the library loaded at run time */
+/* Who carries the records of consumers and producers made of this: "rdkafka", "wire" (our own), or "auto": what PENSTOCK_BUS says, else librdkafka. After
+ * the properties: one that it does not have is refused with the cure. Questions about the cluster (pst_bus_topics, …) are librdkafka's in any case. */
+int pst_bus_conf_client(pst_bus_conf *conf, const char *name, pst_err *err);
+const char *pst_bus_conf_client_name(const pst_bus_conf *conf);
 /* NULL, or one sentence on why this configuration cannot work with the loaded librdkafka (SCRAM before 2.6.1 on Kafka 4) and the cure. */
 const char *pst_bus_conf_warning(const pst_bus_conf *conf);
 

@@ -139,6 +139,7 @@ typedef struct bus_prop {
 struct pst_bus_conf {
     bus_prop *props;
     size_t n;
+    const struct bus_client *client; /* of consumers and producers; NULL = bus_client_default() */
 };
 
 typedef struct bus_kv {

@@ -72,6 +72,7 @@ pst_bus_conf *pst_bus_conf_new(const char *bootstrap, const char *client_id)
 pst_bus_conf *pst_bus_conf_copy(const pst_bus_conf *conf)
 {
     pst_bus_conf *copy = pst_alloc(sizeof *copy);
+    copy->client = conf->client;
     for (size_t i = 0; i < conf->n; i++)
         put(copy, conf->props[i].key, conf->props[i].value, conf->props[i].origin);
     return copy;

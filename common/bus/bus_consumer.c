@@ -195,7 +195,7 @@ int pst_consumer_new(const pst_bus_conf *conf, const pst_consumer_opts *opts, ps
     c->last_part = SIZE_MAX;
     c->quiet_ms = QUIET_MS;
     copy_opts(c, opts);
-    c->link.lib = bus_client_default();
+    c->link.lib = bus_client_of(c->conf);
     int rc = consumer_open(c, err);
     if (!rc) {
         rc = c->group ? subscribe(c, err) : bus_assign_all(c, err);

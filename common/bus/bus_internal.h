@@ -8,6 +8,8 @@
 /* ---- the client behind ---------------------------------------------------------------------------------------------------- */
 
 const bus_client *bus_client_default(void);
+/* That of its consumers and producers; questions about the cluster are the default's. */
+const bus_client *bus_client_of(const pst_bus_conf *conf);
 
 typedef struct bus_link { /* one client of one library; h NULL = none is open */
     const bus_client *lib;

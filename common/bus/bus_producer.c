@@ -91,7 +91,7 @@ int bus_producer_open(pst_producer *p, pst_err *err)
     p->pending = 0;
     memset(&p->health.fatal, 0, sizeof p->health.fatal);
     p->health.fatal_code = 0;
-    p->link.lib = bus_client_default();
+    p->link.lib = bus_client_of(p->conf);
     return p->link.lib->producer->open(p->conf, &needs, &to, &p->link.h, err);
 }
 

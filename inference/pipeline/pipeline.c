@@ -360,9 +360,10 @@ static int read_limits(pipeline_reader *r, const json_t *o, pst_pipeline *p)
 static int read_rest(pipeline_reader *r, const json_t *root, pst_pipeline *p)
 {
     json_t *o;
-    int rc, guarantee = 0;
+    int rc, guarantee = 0, bus = 0;
     if ((rc = pipeline_reader_str(r, root, "pipeline", "name", &p->name)) < 0 ||
         (rc = pipeline_reader_word(r, root, "pipeline", "guarantee", &guarantee)) < 0 ||
+        (rc = pipeline_reader_word(r, root, "pipeline", "bus", &bus)) < 0 ||
         (rc = pipeline_reader_str(r, root, "pipeline", "device", &p->device)) < 0 ||
         (rc = pipeline_reader_whole(r, root, "pipeline", "threads", &p->threads)) < 0 ||
         (rc = pipeline_reader_section(r, root, "limits", &o)) < 0)
@@ -370,6 +371,7 @@ static int read_rest(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     if ((rc = read_limits(r, o, p)) < 0)
         return rc;
     p->exactly_once = guarantee == 1;
+    p->bus = pipeline_bus_words[bus];
     char *end = NULL;
     if (strcmp(p->device, "auto") != 0 && strcmp(p->device, "cpu") != 0 && strcmp(p->device, "cuda") != 0 &&
         (strncmp(p->device, "cuda:", 5) != 0 || strtoul(p->device + 5, &end, 10) > 1023 || end == p->device + 5 || *end))

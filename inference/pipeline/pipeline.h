@@ -95,6 +95,7 @@ typedef struct pst_pipeline {
     size_t batch_count, batch_bytes;
     int64_t batch_age_us;
     bool exactly_once;
+    const char *bus; /* a word of pst_bus_conf_client() */
 
     bool tolerance_none;
     char *dlq_topic; /* NULL: <input>.dlq */

@@ -5,6 +5,7 @@
 #include "inference/pipeline/pipeline.h"
 
 const char *const pipeline_score_type_words[] = {"auto", "raw", "reconstruction_error", "class", NULL};
+const char *const pipeline_bus_words[] = {"auto", "rdkafka", "wire", NULL};
 const char *const pipeline_missing_words[] = {"reject", "value", "nan", "mean", "zeros", NULL};
 const char *const pipeline_unknown_words[] = {"missing", "reject", "zeros", "other", NULL};
 
@@ -25,6 +26,9 @@ static const pst_key rows[] = {
     {"pipeline", "batching", PST_KEY_MAPPING, .help = "When a batch is scored: at the first of the three limits."},
     {"pipeline", "guarantee", PST_KEY_WORD, .words = WORDS("at_least_once", "exactly_once"), .def = "at_least_once",
      .help = "exactly_once: scores and offsets in one Kafka transaction."},
+    {"pipeline", "bus", PST_KEY_WORD, .words = pipeline_bus_words, .def = "auto",
+     .help = "Who carries the records: `rdkafka`, librdkafka; `wire`, penstock's own client, which knows fewer properties; `auto`, "
+             "librdkafka for now."},
     {"pipeline", "errors", PST_KEY_MAPPING, .help = "What becomes of records that cannot be scored."},
     {"pipeline", "rollout", PST_KEY_MAPPING, .help = "A second version beside the one in use."},
     {"pipeline", "limits", PST_KEY_MAPPING, .help = "What a scorer may hold."},

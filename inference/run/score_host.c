@@ -51,7 +51,7 @@ int scorer_configure(scorer *s)
             rc = pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                              "%s: %s is for the registry client; give it by -F or --registry", k->origin, k->key);
     }
-    return rc;
+    return rc < 0 ? rc : pst_bus_conf_client(s->conf, s->p->bus, &s->err);
 }
 
 void scorer_waits(scorer *s, const pst_record *r, const pst_err *why)

@@ -595,8 +595,9 @@ int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst
     if (rc == 0) {
         const pst_binding *b = pst_score_core_binding(s.core, PST_VARIANT_PRIMARY);
         s.stats->ready = true;
-        pst_log(PST_LOG_INFO, "score", "event=running pipeline=%s model=%s version=%d group=%s guarantee=%s id=%s", p->name,
-                pst_binding_name(b), pst_binding_version(b), s.group, p->exactly_once ? "exactly_once" : "at_least_once", s.txn_id);
+        pst_log(PST_LOG_INFO, "score", "event=running pipeline=%s model=%s version=%d group=%s guarantee=%s bus=%s id=%s", p->name,
+                pst_binding_name(b), pst_binding_version(b), s.group, p->exactly_once ? "exactly_once" : "at_least_once",
+                pst_bus_conf_client_name(s.conf), s.txn_id);
         if (pst_engine_warning())
             pst_log(PST_LOG_WARN, "score", "event=kernels pipeline=%s warning=\"%s\"", p->name, pst_engine_warning());
         rc = loop(&s);

@@ -167,7 +167,12 @@ int bus_live_main(const char *group, const struct CMUnitTest *tests, size_t n)
         cmocka_set_test_filter(getenv("PENSTOCK_TEST_ONLY"));
     snprintf(unique, sizeof unique, "%llx", (unsigned long long)pst_now_us() % 0xffffffffff);
     conf = pst_bus_conf_new(bootstrap, "test");
-    printf("%s at %s\n", pst_bus_version(), bootstrap);
+    pst_err err = {0};
+    if (pst_bus_conf_client(conf, "auto", &err) < 0) { /* PENSTOCK_BUS=wire: the same by our own client */
+        printf("%s\n", err.text);
+        return 1;
+    }
+    printf("%s, %s at %s\n", pst_bus_conf_client_name(conf), pst_bus_version(), bootstrap);
     int failed = _cmocka_run_group_tests(group, tests, n, start, NULL);
     pst_bus_conf_free(conf);
     return failed;

@@ -3,6 +3,7 @@
 pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka)
 pst_test(bus_conf SOURCES unit/test_bus_conf.c LIBS pst_bus PkgConfig::RDKAFKA LABELS unit)
 pst_test(wire_producer SOURCES unit/test_wire_producer.c unit/wire_fake_net.c LIBS pst_bus LABELS unit)
+pst_test(wire_out SOURCES live/test_wire_out.c live/bus_live.c LIBS pst_bus LABELS live TIMEOUT 900)
 pst_test(bus_mock SOURCES mock/test_bus_mock.c LIBS pst_embedded LABELS mock TIMEOUT 900)
 pst_test(bus_mock_client SOURCES mock/test_bus_mock_client.c LIBS pst_embedded LABELS mock TIMEOUT 900)
 pst_test(bus_live SOURCES live/test_bus_live.c live/bus_live.c LIBS pst_bus PkgConfig::RDKAFKA LABELS live TIMEOUT 1500)
