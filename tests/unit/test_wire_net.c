@@ -36,10 +36,12 @@ static void on_fault(void *owner, int code, const char *reason)
         snprintf(fault_text, sizeof fault_text, "%s", reason);
 }
 
+static const char *host = "127.0.0.1";
+
 static void open_net(const char *const *kv)
 {
     char at[40];
-    snprintf(at, sizeof at, "127.0.0.1:%d", p.port);
+    snprintf(at, sizeof at, "%s:%d", host, p.port);
     pst_bus_conf *c = pst_bus_conf_new(at, "me");
     bus_kv forced[16] = {{"reconnect.backoff.ms", "0"}, {"retry.backoff.ms", "1"}, {"retry.backoff.max.ms", "20"}};
     for (int i = 3; kv && *kv; kv += 2, i++)
@@ -88,6 +90,14 @@ static void step(void)
             if (pst_mono_us() > net_us)                        \
                 fail_msg("never: %s (%s)", #what, fault_text); \
         }                                                      \
+    } while (0)
+
+/* The same, while nobody turns the net. */
+#define UNTIL_PEER(what)                                                       \
+    do {                                                                       \
+        for (int64_t net_us = pst_mono_us() + NET_US; !(what); peer_serve(&p)) \
+            assert_true(pst_mono_us() < net_us);                               \
+        peer_serve(&p);                                                        \
     } while (0)
 
 /* ---- calls -------------------------------------------------------------------------------------------------------------------------------- */
@@ -188,6 +198,21 @@ static void test_wire_net_answers_byte_by_byte(void **state)
     UNTIL(a.told);
     assert_true(a.same);
     assert_int_equal(faults, 0);
+}
+
+/* By the resolver's thread; where localhost is ::1 as well nobody listens there, and the other address is taken. */
+static void test_wire_net_finds_a_name(void **state)
+{
+    host = "localhost";
+    open_net(NULL);
+    host = "127.0.0.1";
+    learns_all();
+    close_net();
+    host = "localhost";
+    open_net((const char *[]){"broker.address.family", "v4", NULL});
+    host = "127.0.0.1";
+    wire_net_turn(net, 0);
+    close_net(); /* while it is being looked for */
 }
 
 /* Whatever byte is the last before the broker goes, nothing is told wrongly, and all is well afterwards. */
@@ -336,6 +361,26 @@ static void test_wire_net_late_and_lost(void **state)
     ask(&d, "answered", 0, 60000);
     UNTIL(d.told);
     assert_true(d.same);
+}
+
+/* Whoever computes for long turns late; the answer was there in time. */
+static void test_wire_net_an_answer_that_lay_there_is_not_late(void **state)
+{
+    asked a;
+    open_net((const char *[]){"socket.timeout.ms", "50", NULL});
+    know();
+    ask(&a, "it is up", 0, 60000);
+    UNTIL(a.told);
+    int before = peer_count(&p, 12);
+    ask(&a, "text", 0, 50);
+    wire_net_push(net); /* it goes out without a turn */
+    UNTIL_PEER(peer_count(&p, 12) > before);
+    pst_sleep_ms(80);
+    while (!a.told)
+        wire_net_turn(net, 0);
+    assert_int_equal(a.code, 0);
+    assert_true(a.same);
+    assert_int_equal(faults, 0);
 }
 
 static void test_wire_net_unsent_and_unknown(void **state)
@@ -668,12 +713,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(versions_of_any_broker),
         T(answers_byte_by_byte),
+        T(finds_a_name),
         T(cut_at_every_byte),
         T(an_older_leader_does_not_come_back),
         T(asks_again_for_what_is_not_there),
         T(answers_in_order_with_blocks),
         T(lanes_are_connections_of_their_own),
         T(late_and_lost),
+        T(an_answer_that_lay_there_is_not_late),
         T(unsent_and_unknown),
         T(callbacks_may_turn_and_ask),
         T(a_broker_that_lies),

@@ -526,6 +526,10 @@ void wire_conn_on_time(wire_conn *c, int64_t now)
 {
     if (c->state == WIRE_DOWN)
         return;
+    /* What has come is looked at before anything is called late: whoever computes for long turns late, and the broker did not. */
+    wire_conn_on_ready(c, POLLIN | POLLOUT);
+    if (c->state == WIRE_DOWN || c->more)
+        return;
     wire_calls_late(c, now);
     if (c->state == WIRE_CONNECTING && now >= c->deadline_us && now < c->setup_end_us) {
         c->address++;

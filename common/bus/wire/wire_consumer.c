@@ -246,7 +246,8 @@ static void turn(wire_consumer *c, int64_t now, int64_t until)
         due = min64(due, wire_group_due_us(c));
     wire_net_turn(c->h.net, due > now ? (int)((due - now + 999) / 1000) : 0);
     c->turned_us = pst_mono_us();
-    work(&c->h); /* the next fetch goes out while this one's records are used */
+    work(&c->h);
+    wire_net_push(c->h.net); /* the next fetch goes out while this one's records are used */
 }
 
 static bool next_fault(wire_consumer *c, bus_run *ret)

@@ -270,6 +270,19 @@ static void wait_and_serve(wire_net *net, polled *p, int64_t until)
     }
 }
 
+void wire_net_push(wire_net *net)
+{
+    net->depth++;
+    wire_calls_dispatch(net, pst_mono_us());
+    for (size_t i = 0; i < net->n_nodes; i++) {
+        for (int l = 0; l < WIRE_LANES; l++) {
+            if (net->nodes[i]->lanes[l])
+                wire_conn_flush(net->nodes[i]->lanes[l]);
+        }
+    }
+    net->depth--;
+}
+
 int wire_net_turn(wire_net *net, int timeout_ms)
 {
     int told = net->told;

@@ -37,6 +37,8 @@ void wire_net_free(wire_net *net); /* calls under way are forgotten without a ca
 /* Sends and receives what it can, then waits for up to timeout_ms for something to happen (answers that were told end the wait). How many answers were
  * told. A pst_stop_forced() ends it. */
 int wire_net_turn(wire_net *net, int timeout_ms);
+/* Sends what can be sent at once: for whoever computes before the next turn. Receives nothing; only calls that cannot be are answered. */
+void wire_net_push(wire_net *net);
 /* The login is refused, or the properties cannot work with this cluster: for good, until a new client. 0 = it lives. */
 int wire_net_fatal(const wire_net *net, char *text, size_t size);
 

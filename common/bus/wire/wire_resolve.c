@@ -77,7 +77,7 @@ static int ask(wire_resolve *r, int flags)
 static void *run(void *arg)
 {
     wire_resolve *r = arg;
-    ask(r, AI_ADDRCONFIG);
+    ask(r, 0); /* not AI_ADDRCONFIG, to which a computer without a network has no localhost */
     pthread_mutex_lock(&r->lock);
     r->done = true;
     pthread_mutex_unlock(&r->lock);
