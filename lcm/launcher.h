@@ -31,7 +31,7 @@ typedef struct pst_launcher_conf {
     const char *state_dir;      /* absolute */
     const char *const *environ; /* settings for the supervisors: "PENSTOCK_…=…", NULL-terminated; borrowed */
     const char *site, *node;
-    const char *objects; /* where code and models lie: a folder, or an address */
+    const char *objects; /* where code and models lie: "file:DIR" */
     const struct kube_opts *kubernetes;
 } pst_launcher_conf;
 

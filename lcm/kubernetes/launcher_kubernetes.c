@@ -561,8 +561,10 @@ static void step_kill(kube *k, item *i)
     const kube_pod *p = pod_of(k, i);
     i->wanted = false;
     gang_leave(k, i);
+    if (pod_lives(p) && !is_ours(k, i, p)) /* a stranger's, of the same name */
+        p = NULL;
     if (!pod_lives(p)) {
-        if (p || is_absent(k, i))
+        if (p || pod_of(k, i) || is_absent(k, i))
             tell_gone(k, i, p);
         return;
     }
@@ -748,6 +750,14 @@ static void kube_close(void *launcher)
     free(k);
 }
 
+/* "file:DIR", "file:///DIR": the folder; NULL: it is none. */
+static const char *folder_of(const char *objects)
+{
+    if (!objects || strncmp(objects, "file:", 5) != 0)
+        return NULL;
+    return !strncmp(objects + 5, "///", 3) ? objects + 7 : objects + 5;
+}
+
 static int kube_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err)
 {
     kube *k = pst_alloc(sizeof *k);
@@ -766,7 +776,7 @@ static int kube_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err
                                   .site = conf->site,
                                   .node = conf->node,
                                   .state_dir = k->state_dir,
-                                  .objects = conf->objects && *conf->objects == '/' ? conf->objects : NULL,
+                                  .objects = folder_of(conf->objects),
                                   .uid = geteuid(),
                                   .gid = getegid()};
         kube_label(conf->node, node);
@@ -793,6 +803,24 @@ static void kube_adopt(void *launcher, const pst_process_id *id)
     item_of(launcher, id, true)->adopting = true;
 }
 
+/* Of a gang that an LCM was creating when it ended, those that are there belong to it again, as long as they have not met: they may have to go back. */
+static void join_gang(kube *k, const item *i)
+{
+    char *dir = pst_rundir_gen_dir(k->state_dir, i->id.training_id, i->id.generation), *members = pst_fs_join(dir, "members.json");
+    bool met = pst_fs_exists(members);
+    for (size_t n = 0; n < k->items.n && !met; n++) {
+        item *other = k->items.at[n].key ? k->items.at[n].value : NULL;
+        if (!other || other->gang || !other->lives || other->stop || other->kill || other->id.generation != i->id.generation ||
+            strcmp(other->id.training_id, i->id.training_id) != 0 || has_ended(k, other))
+            continue;
+        other->gang = i->gang;
+        other->wanted = other->made = true;
+        other->lives = false;
+    }
+    free(members);
+    free(dir);
+}
+
 /* What ended is not begun again: its supervisor finds exit.json there and only publishes. That needs no gang. */
 static void kube_create(void *launcher, const pst_process_id *id, const pst_lcm_devices *devices)
 {
@@ -809,8 +837,10 @@ static void kube_create(void *launcher, const pst_process_id *id, const pst_lcm_
     i->wanted = true;
     i->made = i->kill = i->stop = i->lives = false;
     *i->said = *i->why = 0;
-    if (!has_ended(k, i))
+    if (!has_ended(k, i)) {
         i->gang = gang_of(k, id);
+        join_gang(k, i);
+    }
 }
 
 static void kube_stop(void *launcher, const pst_process_id *id)

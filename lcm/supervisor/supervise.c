@@ -49,9 +49,11 @@ static void describe(const sup_learner_end *end, pst_rundir_exit *x)
     else
         snprintf(how, sizeof how, "exited with status %d", x->exit_code);
     bool bad = x->has_signal || x->exit_code;
+    const char *stop = stops[end->stop_reason];
+    if (end->stop_reason == PST_STOP_REASON_NONE && getenv("PENSTOCK_POD_IP"))
+        stop = "its pod was deleted or evicted, and not by its LCM";
     if (end->stopped)
-        snprintf(x->reason, sizeof x->reason, "%s: the command %s%s", stops[end->stop_reason], how,
-                 end->forced ? " after the grace time" : "");
+        snprintf(x->reason, sizeof x->reason, "%s: the command %s%s", stop, how, end->forced ? " after the grace time" : "");
     else if (bad && *end->limit)
         snprintf(x->reason, sizeof x->reason, "the command %s: %s", how, end->limit);
     else if (bad && *end->last_error)

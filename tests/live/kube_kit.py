@@ -30,7 +30,7 @@ class Cluster:
         self.lock = threading.Condition(threading.RLock())
         self.objects = {"pods": {}, "secrets": {}, "nodes": {}}
         self.version, self.log, self.compacted = 100, [], 0
-        self.quota, self.schedulable, self.image_error, self.invalid = None, True, None, None
+        self.quota, self.schedulable, self.image_error, self.invalid, self.before_create = None, True, None, None, None
         self.created, self.calls, self.verbs = [], [], set()
         self.watches, self.cut_count, self.stopping, self.frozen_create = set(), 0, False, 0
         self.running = {}  # name → Popen
@@ -114,6 +114,8 @@ class Cluster:
             assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,251}[a-z0-9])?", name), name
             if kind == "pods" and len(name) > 63:
                 raise Refused(422, "Invalid", f'Pod "{name}" is invalid: name too long')
+            if kind == "pods" and self.before_create:
+                self.before_create(name)
             if name in self.objects[kind]:
                 raise Refused(409, "AlreadyExists", f'{kind} "{name}" already exists')
             if kind == "pods" and self.invalid:
