@@ -1,10 +1,11 @@
 """On a Kafka with an authorizer every component runs under a user of its own that has what `penstock topics acls` prints and nothing else: a job runs,
 its model scores a stream, people look. Who lacks a right says so: a verb ends with 6, a service waits."""
 import json, subprocess, time
+import base64
 from kit import *
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 
-COMPONENTS = ("up", "registry", "trainer", "lcm", "gateway", "scorer", "user", "viewer")
+COMPONENTS = ("up", "registry", "trainer", "lcm", "gateway", "scorer", "user", "viewer", "auditor")
 KIND = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional-id": ResourceType.TRANSACTIONAL_ID}
 OPERATION = {"Read": AclOperation.READ, "Write": AclOperation.WRITE, "Create": AclOperation.CREATE, "Describe": AclOperation.DESCRIBE,
              "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}
@@ -97,7 +98,10 @@ with Secured() as p:
     p.verb("up", "topics", "create")
     p.service("trainer", "trainer")
     p.service("lcm", "lcm")
-    p.service("gateway", "gateway", "--port", p.ports[1])
+    hashed = subprocess.run([BIN, "user", "hash"], input="a word\n", text=True, capture_output=True, check=True).stdout.strip()
+    (p.dir / "users").write_text(f"olga:{hashed}:operator\n")
+    (p.dir / "users").chmod(0o600)
+    p.service("gateway", "gateway", "--port", p.ports[1], "--users", p.dir / "users")
     m = p.dir / "job.yml"
     # A model of one input and y = x, made by hand: ONNX is protobuf, and the learner has no Python.
     import onnx
@@ -140,8 +144,14 @@ with Secured() as p:
     check("5 dead letters put back" in r.stderr, f"`dlq replay` of a user: {r}")
     again = p.read("acl.in.dlq", lambda ms: len(ms) >= 10, 40)
     check(len(again) == 10 and sum(("x-dlq-replays", b"1") in x.headers() for x in again) == 5, f"replayed, they die again and say so: {len(again)}")
-    status, body, _ = p.http(f"/v1/jobs/{tid}", f"http://127.0.0.1:{p.ports[1]}", headers={"Authorization": "Bearer " + p.token})
+    gateway, olga = f"http://127.0.0.1:{p.ports[1]}", {"Authorization": "Basic " + base64.b64encode(b"olga:a word").decode()}
+    status, body, _ = p.http(f"/v1/jobs/{tid}", gateway, headers=olga)
     check(status == 200 and json.loads(body)["state"] == "COMPLETED", f"GET of the job: {status} {body[:200]}")
+    # What users did stands on a topic that the gateway writes and an auditor alone reads.
+    check(p.http("/v1/queues/nowhere", gateway, headers=olga, method="DELETE")[0] == 404, "a queue that there is not is removed")
+    until(lambda: '"deleteQueue"' in p.verb("auditor", "cat", "-t", PREFIX + "audit", "-e", ok=False).stdout, 30, lambda: f"an auditor reads {p.verb('auditor', 'cat', '-t', PREFIX + 'audit', '-e', ok=False)}")
+    r = p.verb("viewer", "cat", "-t", PREFIX + "audit", "-e", ok=False, timeout=60)
+    check(r.returncode == 6 and not r.stdout, f"a viewer reads the audit: {r}")
     lacks_nothing(p)
     # What has no right says which right is missing and waits for it, ready to stop: the right may be granted any moment.
     stranger = p.service("nobody", "score", "run", "-c", pipeline)
