@@ -15,6 +15,7 @@
 #include "common/bus/wire/wire_net.h"
 
 extern const bus_client pst_wire_client;
+extern const bus_common_ops wire_common_ops;
 extern const bus_consumer_ops wire_consumer_ops;
 extern const bus_producer_ops wire_producer_ops;
 

@@ -25,6 +25,17 @@ static wire_consumer *consumer_of(bus_handle *h)
     return (wire_consumer *)h;
 }
 
+/* Whoever uses it last: a consumer is closed on a thread of its own. bus_quiet's thread looks at the same time. */
+static void own(wire_consumer *c)
+{
+    __atomic_store_n(&c->owner, pthread_self(), __ATOMIC_RELAXED);
+}
+
+static bool is_owner(const wire_consumer *c)
+{
+    return pthread_equal(__atomic_load_n(&c->owner, __ATOMIC_RELAXED), pthread_self());
+}
+
 /* ---- news ------------------------------------------------------------------------------------------------------------------------------ */
 
 void wire_fault_add(wire_consumer *c, int code, const char *topic, int32_t partition, const char *fmt, ...)
@@ -301,7 +312,7 @@ static bool give(wire_consumer *c, pst_record *room, size_t max, size_t bytes, b
 static void poll_until(wire_consumer *c, int64_t until, bool tell, pst_record *room, size_t max, size_t bytes, bus_run *ret)
 {
     *ret = (bus_run){.kind = BUS_RUN_NONE};
-    c->owner = pthread_self();
+    own(c);
     for (bool turned = false;;) {
         int64_t now = pst_mono_us();
         c->polled_us = now;
@@ -332,7 +343,7 @@ static void stay(bus_handle *h, pst_record *room, bus_run *ret)
 static int serve(wire_handle *h, int timeout_ms)
 {
     wire_consumer *c = (wire_consumer *)h;
-    if (!pthread_equal(c->owner, pthread_self()))
+    if (!is_owner(c))
         return 0;
     work(h);
     return wire_net_turn(h->net, timeout_ms);
@@ -372,7 +383,7 @@ static int subscribe(bus_handle *h, const char *const *topics, size_t n)
 
 static int commit(bus_handle *h, const bus_places *list, int timeout_ms)
 {
-    consumer_of(h)->owner = pthread_self();
+    own(consumer_of(h));
     return wire_offsets_commit(consumer_of(h), list, timeout_ms);
 }
 
@@ -398,7 +409,7 @@ static void group_free(bus_group *g)
 
 static void leave(bus_handle *h)
 {
-    consumer_of(h)->owner = pthread_self();
+    own(consumer_of(h));
     if (consumer_of(h)->member)
         wire_group_leave(consumer_of(h), true, LEAVE_WAIT_MS);
 }
@@ -406,7 +417,7 @@ static void leave(bus_handle *h)
 /* A static member stays in the group (KIP-345), so that a restart costs no rebalance. */
 static void close_consumer(bus_handle *h)
 {
-    consumer_of(h)->owner = pthread_self();
+    own(consumer_of(h));
     if (consumer_of(h)->member)
         wire_group_leave(consumer_of(h), false, LEAVE_WAIT_MS);
 }
@@ -426,7 +437,7 @@ static int committed(wire_handle *h, bus_places *list, int timeout_ms)
 static int ask_offsets(wire_handle *h, bus_places *list, int timeout_ms)
 {
     wire_consumer *c = (wire_consumer *)h;
-    if (pthread_equal(c->owner, pthread_self()))
+    if (is_owner(c))
         return wire_ask_offsets(h, list, timeout_ms);
     static const bus_listener nobody = {.fault = no_fault};
     pthread_mutex_lock(&c->side_lock);
@@ -514,7 +525,7 @@ static int consumer_open(const pst_bus_conf *conf, const bus_consumer_needs *nee
     wire_consumer *c = pst_alloc(sizeof *c);
     c->faults_end = &c->faults;
     c->events_end = &c->events;
-    c->owner = pthread_self();
+    own(c);
     pthread_mutex_init(&c->side_lock, NULL);
     int rc = read_conf(c, conf, needs, err);
     if (!rc)

@@ -119,9 +119,11 @@ static void chunk_add(wire_consumer *c, wire_part *p, const wire_answer *a, wire
 
 /* ---- who is asked for what ---------------------------------------------------------------------------------------------------------- */
 
+/* Two answers' worth lie ready at most: more would be memory, and no sooner. */
 static size_t part_share(const wire_consumer *c)
 {
-    size_t share = c->inflight_max / (2 * (c->n_parts + 1));
+    size_t share = c->inflight_max / (2 * (c->n_parts + 1)), enough = 2 * (size_t)c->conf->partition_fetch_bytes;
+    share = share < enough ? share : enough;
     return share > 1 ? share : 1;
 }
 

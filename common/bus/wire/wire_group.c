@@ -65,7 +65,7 @@ static void event_free(wire_event *e)
 void wire_group_tell(wire_consumer *c)
 {
     wire_group *g = c->member;
-    for (wire_event *e; (e = c->events);) {
+    for (wire_event *e; !g->telling && (e = c->events);) {
         c->events = e->next;
         if (!e->next)
             c->events_end = &c->events;
@@ -78,7 +78,9 @@ void wire_group_tell(wire_consumer *c)
         }
         pst_log(PST_LOG_DEBUG, "kafka", "event=rebalance group=%s change=%d partitions=%zu generation=%d", c->name, (int)e->change,
                 e->places.n, e->generation);
+        g->telling = true;
         c->h.to.rebalance(c->h.to.owner, e->change, &e->places, e->incremental);
+        g->telling = false;
         event_free(e);
     }
 }

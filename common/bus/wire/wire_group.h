@@ -30,6 +30,7 @@ struct wire_group {
     bus_places owned; /* what was told to the owner, or waits to be; topics are the consumer's names */
     int32_t owned_generation;
     /* the membership in which partitions were told */
+    bool telling; /* the owner is answering: what he does meanwhile turns the net, and must not join */
     bool told;
     char *told_member;
     int32_t told_generation;

@@ -419,7 +419,7 @@ void wire_classic_work(wire_group *g, int64_t now)
     bool is_member = g->generation >= 0 && *g->member && g->state != WIRE_JOINING && g->state != WIRE_SYNCING;
     if (is_member && !g->beat && now >= g->beat_us)
         beat(g, now);
-    if (g->state == WIRE_OUT && !g->call && !c->events && now >= g->not_before_us)
+    if (g->state == WIRE_OUT && !g->call && !c->events && !g->telling && now >= g->not_before_us)
         join(g);
     if (g->state == WIRE_SHARING && !g->leads) {
         sync_group(g);

@@ -211,7 +211,7 @@ void wire_next_work(wire_group *g, int64_t now)
         g->member = new_member_id();
         g->whole = true;
     }
-    bool speaks = now >= g->beat_us || (g->acknowledge && !g->of->events);
+    bool speaks = now >= g->beat_us || (g->acknowledge && !g->of->events && !g->telling);
     if (!g->beat && speaks && now >= g->not_before_us)
         beat(g, now);
 }
