@@ -174,8 +174,8 @@ static int check_kafka(const pst_settings *settings, const pst_pipeline *p, pst_
             rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                              "%s: %s is for the registry client; give it by -F or --registry", p->kafka[i].origin, p->kafka[i].key);
     }
-    if (rc == 0 && (rc = pst_bus_conf_client(conf, p->bus, err)) < 0)
-        pst_err_prefix(err, "%s: bus: %s", p->file, p->bus);
+    if (rc == 0)
+        rc = pst_bus_conf_client(conf, p->bus, err);
     pst_bus_conf_free(conf);
     return rc;
 }

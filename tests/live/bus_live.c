@@ -102,6 +102,14 @@ int read_all(const char *from, bool uncommitted, int *seen, int max)
     return n;
 }
 
+void assert_visible(const char *in, int n)
+{
+    int seen = 0;
+    for (int64_t until = pst_mono_us() + NET_US; (seen = read_all(in, false, NULL, 0)) < n && pst_mono_us() < until;)
+        pst_sleep_ms(50);
+    assert_int_equal(seen, n);
+}
+
 pst_consumer *member(const char *group, const char *from)
 {
     pst_consumer *c;

@@ -23,6 +23,7 @@ const char *topic(const char *base, int partitions);
 void publish_n(const char *to, int32_t partition, int from, int n);   /* the numbers from…from+n-1, as text */
 pst_batch poll_some(pst_consumer *c, size_t max);                     /* lost: of any poll that it took */
 int read_all(const char *from, bool uncommitted, int *seen, int max); /* to the end; counts in seen what is below max */
+void assert_visible(const char *in, int n); /* so many are committed: the markers are written after the answer, so they are waited for */
 pst_consumer *member(const char *group, const char *from);
 pst_txn *txn(const char *id, pst_txn_mode mode, pst_consumer *c);
 void copy_batch(pst_txn *t, pst_consumer *c, const pst_batch *b, const char *to); /* sends and marks */

@@ -176,11 +176,6 @@ static void a_batch_that_is_too_large(void **state)
 
 /* ---- rounds --------------------------------------------------------------------------------------------------------------------------------- */
 
-static int count_visible(const char *t)
-{
-    return read_all(t, false, NULL, 0);
-}
-
 static void send_n(pst_txn *t, const char *to, int n)
 {
     pst_err err = {0};
@@ -204,7 +199,7 @@ static void rounds_are_seen_or_not(void **state)
     int expected = 0;
     for (int round = 0; round < 30; round++)
         expected += round % 3 ? round % 7 * 100 : 0;
-    assert_int_equal(count_visible(to), expected);
+    assert_visible(to, expected);
     pst_txn_counts(t, counts);
     assert_int_equal(counts[0], 20);
     pst_txn_free(t);
@@ -226,7 +221,7 @@ static void a_second_one_takes_over(void **state)
     send_n(second, to, 60);
     ok(pst_txn_commit(second, &err), &err, "commit");
     assert_int_equal(pst_txn_commit(first, &err), PST_EAGAIN); /* and it has the id again */
-    assert_int_equal(count_visible(to), 60);
+    assert_visible(to, 60);
     pst_txn_free(first);
     pst_txn_free(second);
     pst_bus_conf_free(c);
@@ -249,7 +244,7 @@ static void both_share_an_id(void **state)
         pst_txn_free(t);
         pst_bus_conf_free(c);
     }
-    assert_int_equal(count_visible(to), 360);
+    assert_visible(to, 360);
 }
 
 int main(void)

@@ -7,6 +7,8 @@ pst_test(wire_out SOURCES live/test_wire_out.c live/bus_live.c LIBS pst_bus LABE
 pst_test(bus_mock SOURCES mock/test_bus_mock.c LIBS pst_embedded LABELS mock TIMEOUT 900)
 pst_test(bus_mock_client SOURCES mock/test_bus_mock_client.c LIBS pst_embedded LABELS mock TIMEOUT 900)
 pst_test(bus_live SOURCES live/test_bus_live.c live/bus_live.c LIBS pst_bus PkgConfig::RDKAFKA LABELS live TIMEOUT 1500)
+add_test(NAME bus_live_wire COMMAND test_bus_live WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}) # the same by our own client
+set_tests_properties(bus_live_wire PROPERTIES LABELS live TIMEOUT 1500 SKIP_RETURN_CODE 77 ENVIRONMENT "PENSTOCK_BUILD=${CMAKE_BINARY_DIR};PENSTOCK_BUS=wire")
 pst_test(bus_begin SOURCES live/test_bus_begin.c live/bus_live.c LIBS pst_bus PkgConfig::RDKAFKA LABELS live TIMEOUT 900)
 pst_test(bus_succession SOURCES live/test_bus_succession.c LIBS pst_bus LABELS live TIMEOUT 900)
 pst_test(bus_txn_class SOURCES unit/test_bus_txn_class.c LIBS pst_bus PkgConfig::RDKAFKA LABELS unit)

@@ -325,10 +325,50 @@ static void test_bus_dead_letter_headers(void **state)
     pst_buf_done(&texts);
 }
 
+static void test_bus_conf_client_is_chosen(void **state)
+{
+    unsetenv("PENSTOCK_BUS");
+    assert_int_equal(pst_bus_conf_client(conf, "auto", &err), 0);
+    assert_string_equal(pst_bus_conf_client_name(conf), "librdkafka");
+    assert_int_equal(pst_bus_conf_client(conf, "wire", &err), 0);
+    pst_bus_conf *copy = pst_bus_conf_copy(conf);
+    assert_string_equal(pst_bus_conf_client_name(copy), "wire");
+    assert_int_equal(pst_bus_conf_client(copy, "rdkafka", &err), 0);
+    assert_string_equal(pst_bus_conf_client_name(copy), "librdkafka");
+    pst_bus_conf_free(copy);
+    assert_int_equal(pst_bus_conf_client(conf, "java", &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "auto, rdkafka, wire"));
+}
+
+static void test_bus_conf_client_by_the_environment(void **state)
+{
+    setenv("PENSTOCK_BUS", "wire", 1);
+    assert_int_equal(pst_bus_conf_client(conf, "auto", &err), 0);
+    assert_string_equal(pst_bus_conf_client_name(conf), "wire");
+    assert_int_equal(pst_bus_conf_client(conf, "rdkafka", &err), 0); /* what a file says counts */
+    assert_string_equal(pst_bus_conf_client_name(conf), "librdkafka");
+    setenv("PENSTOCK_BUS", "wier", 1);
+    assert_int_equal(pst_bus_conf_client(conf, "auto", &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "PENSTOCK_BUS=wier"));
+    unsetenv("PENSTOCK_BUS");
+}
+
+static void test_bus_conf_client_refuses_what_it_has_not(void **state)
+{
+    assert_int_equal(pst_bus_conf_set(conf, "statistics.interval.ms", "5000", "p.yml:7", &err), 0);
+    assert_int_equal(pst_bus_conf_client(conf, "wire", &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "p.yml:7: statistics.interval.ms"));
+    assert_non_null(strstr(err.text, "bus: rdkafka"));
+    assert_string_equal(pst_bus_conf_client_name(conf), "librdkafka"); /* as before */
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(test_bus_conf_client_is_chosen),
+        T(test_bus_conf_client_by_the_environment),
+        T(test_bus_conf_client_refuses_what_it_has_not),
         T(test_bus_conf_unknown_property_names_the_nearest),
         T(test_bus_conf_bad_value_is_refused),
         T(test_bus_conf_later_sets_win_also_by_alias),
