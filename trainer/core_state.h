@@ -143,7 +143,9 @@ struct trainer_lane {
     size_t next, looks, passed;
     bool closed, blocked, no_gpus;
     double share;
-    size_t cursor; /* of the pass before: where it stopped passing over those that may not run (queue.c); 0 = it saw all */
+    trainer_job *head; /* the first of it that found no room, in the last pass that looked; NULL = none */
+    int64_t head_us;   /* since when it is */
+    size_t cursor;     /* of the pass before: where it stopped passing over those that may not run (queue.c); 0 = it saw all */
 };
 
 struct trainer_site {

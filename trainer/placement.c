@@ -194,6 +194,14 @@ double trainer_node_shortfall(const trainer_node *n, const trainer_needs *needs)
            lacking(needs->gpus, n->capacity.gpus, n->used.gpus);
 }
 
+/* Comes it before that one whatever room is kept? In its own queue, or as of one that preempts. */
+static bool goes_before(const trainer_job *j, const trainer_job *kept)
+{
+    if (j->queue != kept->queue)
+        return j->queue->preempts && !kept->queue->preempts;
+    return j->s.priority != kept->s.priority ? j->s.priority > kept->s.priority : j->s.submitted_at < kept->s.submitted_at;
+}
+
 trainer_needs trainer_node_taken(const trainer_node *n, const trainer_job *j)
 {
     trainer_needs t = n->used;
@@ -205,7 +213,7 @@ trainer_needs trainer_node_taken(const trainer_node *n, const trainer_job *j)
         t.memory += n->claimed.memory;
         t.gpus += n->claimed.gpus;
     }
-    if (!n->kept_for || n->kept_for == j)
+    if (!n->kept_for || n->kept_for == j || goes_before(j, n->kept_for))
         return t;
     t.cpu = n->kept.cpu > t.cpu ? n->kept.cpu : t.cpu;
     t.memory = n->kept.memory > t.memory ? n->kept.memory : t.memory;
@@ -218,12 +226,17 @@ static int64_t free_cpu(const trainer_node *n)
     return n->capacity.cpu - n->used.cpu;
 }
 
+static bool is_where_it_was(const trainer_job *j, const trainer_node *n)
+{
+    return *j->s.node && !strcmp(n->name, j->s.node); /* most have been nowhere yet, and thousands of nodes are asked */
+}
+
 /* Where it ran before, since its folders are there; else where most is free. */
 static trainer_node *better(const trainer_job *j, trainer_node *best, trainer_node *n)
 {
-    if (!best || !strcmp(n->name, j->s.node))
+    if (!best || is_where_it_was(j, n))
         return n;
-    return strcmp(best->name, j->s.node) && free_cpu(n) > free_cpu(best) ? n : best;
+    return free_cpu(n) > free_cpu(best) && !is_where_it_was(j, best) ? n : best;
 }
 
 /* Where nothing fits, the reason is that of the node that was nearest to it: room that is lacking on an open one before what keeps others

@@ -210,6 +210,8 @@ void trainer_queue_remove(tcore *c, trainer_job *j)
     memmove(l->at + at, l->at + at + 1, (l->n - at - 1) * sizeof(trainer_job *));
     l->n--;
     l->n_unsaid -= j->unsaid;
+    if (l->head == j)
+        l->head = NULL;
     j->lane = NULL;
     j->site->n_queue--;
     j->queue->waiting--;

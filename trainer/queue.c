@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TYPICAL_US = 60000000 /* where it is not known how long generations last */ };
 enum { RETRY_DELAY_US = 500000, RETRY_DELAY_MAX_US = 60000000, NEVER_S = 900, CLOCK_DIFFERS_US = 10000000 };
 enum { LOOKS_MAX = 100 /* of one lane behind one that does not fit */, PASSED_MAX = 2000, FAILED_KEPT = 8 };
 
@@ -158,8 +159,10 @@ static bool is_not_admitted(trainer_job *j)
 
 /* The first job in turn that does not fit gets room kept for it, on one node or, as a gang that no node holds, on several: else narrow jobs would take what
  * becomes free, one by one, for ever. Whoever comes behind it in turn may run beside it where that leaves it its room even when all is gone that ran
- * before (back-filling): what was put there since counts against it. Turns do not starve it: who goes before it has more use by that, and falls
- * behind. One for which no room can be kept at all (its node is silent, or does not exist) leaves that to the next. */
+ * before (back-filling): what was put there since counts against it. It is kept until that job runs, or may not any more, whoever's turn it is meanwhile:
+ * if it went to another's job with each turn, a job that needs a node to become empty would never have it long enough. Then it goes to the first in turn
+ * again; but who is the first of its queue for much longer than its weight lets expect comes before those whose turn it is: a queue that cannot use what is its due
+ * would always be ahead. One for which no room can be kept at all (its node is silent, or does not exist) leaves that to the next. */
 static trainer_part *node_to_keep(const tcore *c, const trainer_job *j, size_t *ret_n)
 {
     trainer_node *best = NULL;
@@ -233,22 +236,60 @@ static bool keeps_still(const tcore *c, const trainer_site *s, const trainer_job
     return true;
 }
 
-/* True when room is kept for it. The same as in the pass before where that is possible: what was put beside it since then counts. */
+/* True when room is kept for it. */
 static bool keep_for(const tcore *c, trainer_site *s, const trainer_job *j, bool wide)
 {
-    if (!keeps_still(c, s, j, wide)) {
-        size_t n;
-        trainer_part *parts = wide ? trainer_spread_keep(c, j, &n) : node_to_keep(c, j, &n);
-        if (!parts)
-            return false;
-        keep_nothing(s);
-        s->kept_id = pst_strdup(j->s.training_id);
-        s->kept = parts;
-        s->n_kept = n;
-        s->kept_us = c->now_us;
-    }
+    size_t n;
+    trainer_part *parts = wide ? trainer_spread_keep(c, j, &n) : node_to_keep(c, j, &n);
+    if (!parts)
+        return false;
+    keep_nothing(s);
+    s->kept_id = pst_strdup(j->s.training_id);
+    s->kept = parts;
+    s->n_kept = n;
+    s->kept_us = c->now_us;
     keep_on(c, s, j);
     return true;
+}
+
+/* It waits for nothing but room. */
+static bool wants_room(const tcore *c, const trainer_job *j)
+{
+    return j->queued && !j->barred && ready_at(c, j) <= c->now_us && trainer_queue_lacking(j, NULL) == TRAINER_LACKS_NOTHING;
+}
+
+/* For how long the first of a queue may wait for its turn: twice what its weight lets expect where one generation runs at a time. */
+static int64_t patience_us(const tcore *c, const trainer_site *s, const trainer_lane *l)
+{
+    double weights = 0;
+    for (size_t i = 0; i < s->n_lanes; i++)
+        weights += s->lanes[i]->n ? s->lanes[i]->queue->weight : 0;
+    return (int64_t)(2 * (double)(c->typical_us ? c->typical_us : TYPICAL_US) * weights / l->queue->weight);
+}
+
+/* Room is kept for the first of a queue that has waited too long, if there is one: the oldest. NULL: for nobody. */
+static const trainer_job *keep_for_overdue(const tcore *c, trainer_site *s)
+{
+    const trainer_job *oldest = NULL;
+    for (size_t i = 0; i < s->n_lanes; i++) {
+        const trainer_lane *l = s->lanes[i];
+        if (l->head && (!oldest || l->head_us < oldest->lane->head_us) && c->now_us - l->head_us > patience_us(c, s, l) &&
+            wants_room(c, l->head))
+            oldest = l->head;
+    }
+    return oldest && keep_for(c, s, oldest, is_wide(oldest)) ? oldest : NULL;
+}
+
+/* For whom room is kept from the beginning of a pass: as in the one before where that is right still, since what was put beside it counts. */
+static const trainer_job *keep_again(const tcore *c, trainer_site *s)
+{
+    trainer_job *j = s->kept_id ? pst_map_get(&c->jobs, s->kept_id) : NULL;
+    if (j && j->site == s && !c->nodes_unread && wants_room(c, j) && keeps_still(c, s, j, is_wide(j))) {
+        keep_on(c, s, j);
+        return j;
+    }
+    keep_nothing(s);
+    return c->nodes_unread ? NULL : keep_for_overdue(c, s);
 }
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------------------------ */
@@ -256,7 +297,10 @@ static bool keep_for(const tcore *c, trainer_site *s, const trainer_job *j, bool
 /* What did not fit anywhere in this pass: whatever needs as much will not either. */
 typedef struct trainer_pass {
     trainer_site *site;
-    bool keeps; /* room is kept for the first that did not fit */
+    const trainer_job *kept; /* for whom room is kept: the first that did not fit, of this pass or of one before; NULL = nobody */
+    bool kept_seen;          /* its turn has come */
+    trainer_job *first;      /* the first of this pass that did not fit */
+    bool first_is_wide;
     struct {
         trainer_needs needs;
         pst_isolation isolation;
@@ -388,8 +432,19 @@ static void does_not_fit(tcore *c, trainer_pass *p, trainer_job *j, const char *
     trainer_lane *l = j->lane;
     if (!bound)
         note_failed(p, j);
-    if (!c->nodes_unread && !p->keeps)
-        p->keeps = keep_for(c, s, j, wide);
+    bool before_it = p->kept && p->kept->lane == l && !p->kept_seen; /* it came with a higher priority */
+    if (!c->nodes_unread && (!p->kept || before_it) && keep_for(c, s, j, wide)) {
+        p->kept = j;
+        p->kept_seen = true;
+    }
+    if (!l->blocked && !bound && l->head != j) {
+        l->head = j;
+        l->head_us = c->now_us;
+    }
+    if (!p->first) {
+        p->first = j;
+        p->first_is_wide = wide;
+    }
     char *coming = c->nodes_unread || l->blocked ? NULL : tcore_preempt(c, j);
     char *both = coming ? pst_sprintf("%s; %s", reason, coming) : NULL;
     if (bound || !l->blocked)
@@ -407,6 +462,7 @@ static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
     trainer_job *j = l->at[l->next];
     char *reason = NULL;
     bool bound = false, wide = false;
+    p->kept_seen |= j == p->kept;
     if (is_not_admitted(j) || waits_for_retry(c, j)) { /* a server of its own, or a fault of its own, is no reason for others to wait */
         pass_over(l);
         return;
@@ -422,8 +478,14 @@ static void try_one(tcore *c, trainer_pass *p, trainer_lane *l)
     const trainer_node *node = find_place(c, j, &nodes, &reason, &bound, &wide);
     if (node) {
         deploy(c, j, node, nodes);
-        if (p->keeps) /* it may stand beside the room that is kept */
+        if (j == p->kept) { /* next is who had to leave it the room, not the next of its own queue */
+            keep_nothing(p->site);
+            p->kept = keep_for_overdue(c, p->site);
+            if (!p->kept && p->first && keep_for(c, p->site, p->first, p->first_is_wide))
+                p->kept = p->first;
+        } else if (p->kept) { /* it may stand beside the room that is kept */
             count_beside(j);
+        }
         l->share = tcore_queue_share(c, l->queue);
     } else {
         does_not_fit(c, p, j, reason, bound, wide);
@@ -480,11 +542,10 @@ static void run_site(tcore *c, trainer_site *s)
         l->share = tcore_queue_share(c, l->queue);
     }
     tcore_claims_begin(s);
+    p.kept = keep_again(c, s);
     while ((l = next_lane(s)))
         try_one(c, &p, l);
     tcore_claims_end(s);
-    if (!p.keeps)
-        keep_nothing(s);
     for (size_t i = 0; i < s->n_lanes; i++)
         say_the_rest(c, s, s->lanes[i]);
     keep_off(s);

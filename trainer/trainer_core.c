@@ -114,8 +114,10 @@ void tcore_reset(tcore *c)
     for (size_t i = 0; i < c->sites.n; i++)
         if (c->sites.at[i].key) {
             trainer_site *site = c->sites.at[i].value;
-            for (size_t k = 0; k < site->n_lanes; k++)
+            for (size_t k = 0; k < site->n_lanes; k++) {
                 site->lanes[k]->n = site->lanes[k]->n_unsaid = 0;
+                site->lanes[k]->head = NULL;
+            }
             site->n_queue = 0;
             free(site->kept_id);
             site->kept_id = NULL;

@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#ifndef SIM_NAME
+#define SIM_NAME "sim_trainer"
+#endif
+
 static uint64_t seed_now, rng_state;
 static bool verbose;
 
@@ -34,7 +38,7 @@ static void broken(const char *fmt, ...)
     va_start(ap, fmt);
     fprintf(stderr, "seed %llu: ", (unsigned long long)seed_now);
     vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "\nagain: sim_trainer 1 %llu -v\n", (unsigned long long)seed_now);
+    fprintf(stderr, "\nagain: " SIM_NAME " 1 %llu -v\n", (unsigned long long)seed_now);
     va_end(ap);
     exit(1);
 }
