@@ -97,7 +97,7 @@ static void crc_table_build(void)
     }
 }
 
-uint32_t pst_crc32c(uint32_t crc, const void *data, size_t len)
+uint32_t pst_crc32c_plain(uint32_t crc, const void *data, size_t len)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, crc_table_build);
@@ -106,6 +106,31 @@ uint32_t pst_crc32c(uint32_t crc, const void *data, size_t len)
     while (len--)
         crc = crc_table[(crc ^ *p++) & 255] ^ crc >> 8;
     return ~crc;
+}
+
+#if defined(__x86_64__)
+/* The processor's own instruction is of this polynomial: eight bytes in the time that the table needs for one. */
+__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const uint8_t *p, size_t len)
+{
+    uint64_t c = ~crc, eight;
+    for (; len >= sizeof eight; len -= sizeof eight, p += sizeof eight) {
+        memcpy(&eight, p, sizeof eight);
+        c = __builtin_ia32_crc32di(c, eight);
+    }
+    uint32_t rest = (uint32_t)c;
+    while (len--)
+        rest = __builtin_ia32_crc32qi(rest, *p++);
+    return ~rest;
+}
+#endif
+
+uint32_t pst_crc32c(uint32_t crc, const void *data, size_t len)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2"))
+        return crc32c_sse42(crc, data, len);
+#endif
+    return pst_crc32c_plain(crc, data, len);
 }
 
 uint64_t pst_fnv1a(const void *data, size_t len)

@@ -131,6 +131,12 @@ static void test_digests_match_published_vectors(void **state)
     assert_string_equal(b32, "my");
     assert_int_equal(pst_crc32c(0, "123456789", 9), 0xe3069283);
     assert_int_equal(pst_crc32c(pst_crc32c(0, "1234", 4), "56789", 5), 0xe3069283);
+    uint8_t bytes[300];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 167 + (i >> 3));
+    for (size_t from = 0; from < 9; from++) /* the processor's instruction against the table, at every length and alignment */
+        for (size_t n = 0; from + n <= sizeof bytes; n++)
+            assert_int_equal(pst_crc32c((uint32_t)n, bytes + from, n), pst_crc32c_plain((uint32_t)n, bytes + from, n));
     assert_int_equal(pst_murmur2("21", 2), (uint32_t)-973932308); /* vectors of Kafka's UtilsTest */
     assert_int_equal(pst_murmur2("foobar", 6), (uint32_t)-790332482);
     assert_int_equal(pst_murmur2("a-little-bit-long-string", 24), (uint32_t)-985981536);
