@@ -144,6 +144,7 @@ static void test_live_foreign_transaction_is_named_and_waited_for(void **state)
     pst_err err = {0};
     publish_n(in, 0, 0, 3);
     pst_bus_conf *mine = pst_bus_conf_copy(conf);
+    ok(pst_bus_conf_client(mine, "rdkafka", &err), &err, "client");
     ok(pst_bus_conf_set(mine, "transaction.timeout.ms", "25000", "test", &err), &err, "set");
     pst_producer *p;
     ok(pst_producer_new(mine, &(pst_producer_opts){.transactional_id = name("t-foreign"), .transaction_timeout_ms = 25000}, &p, &err), &err,

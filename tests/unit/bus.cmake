@@ -32,3 +32,4 @@ pst_test(wire_meta SOURCES unit/test_wire_meta.c LIBS pst_bus LABELS unit)
 # It plays the net itself: its functions stand before those of the library.
 pst_test(wire_fetch SOURCES unit/test_wire_fetch.c LIBS pst_bus LABELS unit)
 pst_test(wire_consumer SOURCES live/test_wire_consumer.c live/bus_live.c LIBS pst_bus PkgConfig::RDKAFKA LABELS live TIMEOUT 900)
+pst_fuzz(wire_consumer SOURCES fuzz/fuzz_wire_consumer.c LIBS pst_bus)
