@@ -408,7 +408,8 @@ static void created(kube *k, item *i, const kube_heard *h)
 {
     const char *reason = pst_json_str(h->json, "reason", "");
     if (h->status == 200 || h->status == 201 || h->status == 202) {
-        pod_seen(k, h->json);
+        if (!pod_of(k, i)) /* the watch may have been quicker, and then knows more */
+            pod_seen(k, h->json);
         i->failures = 0;
         i->made = true;
         i->secret = false;

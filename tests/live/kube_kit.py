@@ -32,7 +32,7 @@ class Cluster:
         self.version, self.log, self.compacted = 100, [], 0
         self.quota, self.schedulable, self.image_error, self.invalid, self.before_create = None, True, None, None, None
         self.created, self.calls, self.verbs = [], [], set()
-        self.watches, self.cut_count, self.stopping, self.frozen_create = set(), 0, False, 0
+        self.watches, self.cut_count, self.stopping, self.answer_late_s = set(), 0, False, 0
         self.running = {}  # name → Popen
         self.next_ip = 1
         self.objects["nodes"]["real0"] = {"metadata": {"name": "real0", "labels": {"nvidia.com/gpu.product": "nvidia-h100"}},
@@ -289,7 +289,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             verb = {"POST": "create", "DELETE": "delete"}.get(self.command, "get" if name else "watch" if "watch" in q else "list")
             k.verbs.add((verb, kind)), k.calls.append((verb, kind, name))
             if verb == "create":
-                return self.reply(201, k.create(kind, json.loads(body)))
+                made = json.loads(json.dumps(k.create(kind, json.loads(body))))
+                time.sleep(k.answer_late_s)  # the watch is quicker, and what is answered out of date
+                return self.reply(201, made)
             if verb == "delete":
                 return self.reply(200, k.delete(kind, name, json.loads(body or b"{}")))
             if verb == "get":

@@ -87,10 +87,10 @@ def not_created_yet(p, k):
     k.quota = 0
     tid = p.submit(manifest("poor", "echo rich"))
     until(lambda: "exceeded quota" in why(p, tid), 30, lambda: f"why tells of the quota: {why(p, tid)}")
-    k.quota, k.schedulable = None, False
+    k.schedulable, k.answer_late_s, k.quota = False, 0.5, None
     until(lambda: "Insufficient nvidia.com/gpu" in events(p, tid), 30, lambda: f"the events tell why it is not scheduled: {events(p, tid)}")
     check("Insufficient" in why(p, tid), why(p, tid))
-    k.schedulable, k.image_error = True, "Back-off pulling image \"1\": not found"
+    k.answer_late_s, k.image_error, k.schedulable = 0, "Back-off pulling image \"1\": not found", True
     until(lambda: "ImagePullBackOff" in why(p, tid), 30, lambda: f"why tells of the image: {why(p, tid)}")
     k.image_error = None
     p.wait_state(tid, "COMPLETED")
