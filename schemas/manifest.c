@@ -355,6 +355,25 @@ static void read_after(mf_reader *r, const mf_place *own, pst_manifest *m)
     }
 }
 
+static void read_gpu_preference(mf_reader *r, const mf_place *own, pst_manifest *m)
+{
+    const json_t *v = mf_value(own, "gpu_preference");
+    size_t n = json_is_array(v) ? json_array_size(v) : 0;
+    char what[64];
+    if (v && (!json_is_array(v) || n > PST_GPU_PREFERENCE_MAX))
+        mf_wrong(r, own, "gpu_preference", "must be a list of %d kinds of GPUs at most, as [h100, a100], found %s", PST_GPU_PREFERENCE_MAX,
+                 mf_found(v, what));
+    for (size_t i = 0; n <= PST_GPU_PREFERENCE_MAX && i < n; i++) {
+        const json_t *one = json_array_get(v, i);
+        size_t bytes = json_is_string(one) ? json_string_length(one) : 0;
+        if (!bytes || bytes >= PST_GPU_TYPE_BYTES)
+            mf_wrong(r, own, "gpu_preference", "must be a list of kinds of GPUs (%d bytes at most), as [h100, a100], found %s in it",
+                     PST_GPU_TYPE_BYTES - 1, mf_found(one, what));
+        else
+            snprintf(m->gpu_preference.at[m->gpu_preference.n++], PST_GPU_TYPE_BYTES, "%s", json_string_value(one));
+    }
+}
+
 /* One index may be written as a number. */
 static void read_array(mf_reader *r, const mf_place *own, pst_manifest *m)
 {
@@ -450,8 +469,7 @@ static void read_penstock(mf_reader *r, const mf_place *top, pst_manifest *m)
         const json_t *settings = key ? mf_mapping(r, &own, key) : NULL;
         m->settings = settings ? json_deep_copy(settings) : NULL;
         check_owners(r, &own, m);
-        if (mf_value(&own, "gpu_preference"))
-            mf_warn(r, &own, "gpu_preference", "is kept, but does not choose among GPUs yet");
+        read_gpu_preference(r, &own, m);
     }
     mf_roles(r, &own, m);
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/isolation.h"
 #include "common/base/yaml.h"
+#include "schemas/gpu_types.h"
 
 typedef struct
     pst_complaint { /* field: dotted path as in the manifest ("framework.command"); text: what is wrong and what would be right */
@@ -67,6 +68,7 @@ typedef struct pst_manifest {
     double cpus;
     int gpus;
     char *gpu_type;
+    pst_gpu_preference gpu_preference;
     int learners; /* ranked processes: those of all roles but ps and evaluator */
     int64_t memory_bytes;
     int64_t storage_bytes;

@@ -125,7 +125,12 @@ static const pst_key rows[] = {
      .help = "Kinds of processes: `chief`, `worker`, `ps`, `evaluator`, or names of your own (small letters, digits, -; 20 at most), each "
              "with the "
              "keys of `penstock.roles.NAME`. They replace `learners`; with `ps` and `evaluator` alone the learners stay."},
-    {"penstock", "gpu_preference", PST_KEY_OTHER, .form = "list", .help = "Kept, but does not choose among GPUs yet."},
+    {"penstock", "gpu_preference", PST_KEY_OTHER, .form = "list of kinds of GPUs, `[h100, a100]`; 8 at most",
+     .help =
+         "Of nodes that have room for a job with GPUs, those with the first kind come first, then those with the second, then all others: "
+         "none is "
+         "demanded, and nothing is waited for. A kind is found in what the driver calls the device (`penstock nodes --json`): `h100` in "
+         "`nvidia-NVIDIAH100PCIe`."},
     {"penstock", "env", PST_KEY_MAPPING, .form = "NAME: text", .hi = 500,
      .help = "Environment of the processes. Names beginning with "
              "`PENSTOCK_` are ignored; a native job may not set what steers a program."},

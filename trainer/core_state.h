@@ -26,8 +26,9 @@ typedef struct trainer_needs {
 /* What a job's processes need, role by role in their order. */
 typedef struct trainer_gang {
     trainer_needs all;
-    char node[72];        /* the only one that may run it; "" = any */
-    const char *one_node; /* why they cannot be spread over several nodes; NULL = they can */
+    char node[72];                     /* the only one that may run it; "" = any */
+    const char *one_node;              /* why they cannot be spread over several nodes; NULL = they can */
+    pst_gpu_preference gpu_preference; /* empty too where it needs no GPUs */
     size_t n;
     struct trainer_gang_role {
         int count;
@@ -115,12 +116,14 @@ typedef struct trainer_early {
 struct trainer_node {
     char *name;
     trainer_site *site;
-    bool known;          /* it has reported */
-    bool accepting;      /* its last report said running */
-    bool stopped;        /* … stopped */
-    bool lost;           /* a person said so; until it reports again */
-    bool proves;         /* it knows nonces */
-    char *address;       /* by which processes on other nodes reach those on it; NULL = it takes no part of a gang */
+    bool known;       /* it has reported */
+    bool accepting;   /* its last report said running */
+    bool stopped;     /* … stopped */
+    bool lost;        /* a person said so; until it reports again */
+    bool proves;      /* it knows nonces */
+    char *address;    /* by which processes on other nodes reach those on it; NULL = it takes no part of a gang */
+    char **gpu_types; /* each once */
+    size_t n_gpu_types;
     char *computer;      /* on whose loopback it is; NULL = not known, as where an older LCM says no more than localhost */
     bool yields;         /* it knows pre-emption; an older one would not end a victim */
     bool opens;          /* it has the key that seals secrets */
@@ -288,6 +291,8 @@ char *trainer_node_closed(const tcore *c, const trainer_node *n);              /
 /* More than any single node of the site has? The sentence (free()), or NULL. A site that no LCM has reported: NULL. */
 char *trainer_one_node_never(const trainer_site *site, const trainer_gang *gang);
 bool trainer_node_is_open(const tcore *c, const trainer_node *n); /* nothing of that: it takes jobs */
+/* How the job likes its devices, from 0, the best; the same for all where it has no preference. */
+size_t trainer_node_gpu_rank(const trainer_node *n, const trainer_job *j);
 /* Could it run there now, were the node empty? */
 bool trainer_node_suits(const tcore *c, const trainer_node *n, const trainer_job *j);
 /* May it be one of several nodes for the job, whatever room it has? */

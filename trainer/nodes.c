@@ -36,6 +36,16 @@ static const char *computer_of(const pst_worker_state *w)
     return *host && strncmp(host, "localhost", 9) != 0 ? host : NULL;
 }
 
+static void take_gpu_types(trainer_node *n, const pst_worker_state *w)
+{
+    for (size_t i = 0; i < n->n_gpu_types; i++)
+        free(n->gpu_types[i]);
+    n->gpu_types = pst_realloc(n->gpu_types, (w->n_gpu_types + 1) * sizeof *n->gpu_types);
+    n->n_gpu_types = w->n_gpu_types;
+    for (size_t i = 0; i < w->n_gpu_types; i++)
+        n->gpu_types[i] = pst_strdup(w->gpu_types[i]);
+}
+
 void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
 {
     if (strcmp(w->kind, "lcm"))
@@ -44,6 +54,7 @@ void tcore_worker(tcore *c, const pst_worker_state *w, int64_t seen_us)
     n->capacity.cpu = llround((c->policy.cpus > 0 ? c->policy.cpus : w->cpus) * PST_CPU_UNIT);
     n->capacity.memory = c->policy.memory_bytes > 0 ? c->policy.memory_bytes : w->memory_bytes;
     n->capacity.gpus = c->policy.gpus >= 0 ? c->policy.gpus : w->gpus;
+    take_gpu_types(n, w);
     n->epoch = w->epoch;
     n->proves = w->node && *w->node;
     n->site->had_old |= !n->proves;

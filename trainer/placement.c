@@ -226,17 +226,27 @@ static int64_t free_cpu(const trainer_node *n)
     return n->capacity.cpu - n->used.cpu;
 }
 
+size_t trainer_node_gpu_rank(const trainer_node *n, const trainer_job *j)
+{
+    return j->gang->gpu_preference.n ? pst_gpu_rank(&j->gang->gpu_preference, n->gpu_types, n->n_gpu_types) : 0;
+}
+
 static bool is_where_it_was(const trainer_job *j, const trainer_node *n)
 {
     return *j->s.node && !strcmp(n->name, j->s.node); /* most have been nowhere yet, and thousands of nodes are asked */
 }
 
-/* Where it ran before, since its folders are there; else where most is free. */
+/* Where it ran before, since its folders are there; else where the devices are that it likes best; else where most is free. */
 static trainer_node *better(const trainer_job *j, trainer_node *best, trainer_node *n)
 {
     if (!best || is_where_it_was(j, n))
         return n;
-    return free_cpu(n) > free_cpu(best) && !is_where_it_was(j, best) ? n : best;
+    if (is_where_it_was(j, best))
+        return best;
+    size_t mine = trainer_node_gpu_rank(n, j), its = trainer_node_gpu_rank(best, j);
+    if (mine != its)
+        return mine < its ? n : best;
+    return free_cpu(n) > free_cpu(best) ? n : best;
 }
 
 /* Where nothing fits, the reason is that of the node that was nearest to it: room that is lacking on an open one before what keeps others

@@ -68,6 +68,9 @@ void trainer_node_free(void *node)
     free(n->address);
     free(n->claim_id);
     free(n->computer);
+    for (size_t i = 0; i < n->n_gpu_types; i++)
+        free(n->gpu_types[i]);
+    free(n->gpu_types);
     free(n);
 }
 

@@ -30,6 +30,8 @@ trainer_gang *trainer_gang_of(const pst_manifest *m)
         g->all.gpus += r->count * each.gpus;
         processes += r->count;
     }
+    if (g->all.gpus)
+        g->gpu_preference = m->gpu_preference;
     if (processes < 2)
         g->one_node = "it is a single process";
     else if (*g->node)
@@ -86,7 +88,8 @@ typedef struct room {
     trainer_needs free;
     int now;   /* where room is kept: how many processes of the first role find room now */
     int first; /* how many it holds */
-    int was;   /* 2: the job's checkpoints lie there; 1: it ran there before */
+    size_t gpu_rank;
+    int was; /* 2: the job's checkpoints lie there; 1: it ran there before */
 } room;
 
 typedef struct rooms {
@@ -114,6 +117,8 @@ static int compare(const void *a, const void *b)
     const room *x = a, *y = b;
     if (x->was != y->was)
         return y->was - x->was;
+    if (x->gpu_rank != y->gpu_rank)
+        return x->gpu_rank < y->gpu_rank ? -1 : 1;
     if (x->now != y->now)
         return y->now - x->now;
     return x->first != y->first ? y->first - x->first : strcmp(x->node->name, y->node->name);
@@ -356,6 +361,7 @@ static void find_rooms(const tcore *c, const trainer_job *j, rooms *all, char **
             add_room(all, n,
                      (trainer_needs){n->capacity.cpu - taken.cpu, n->capacity.memory - taken.memory, n->capacity.gpus - taken.gpus});
             all->at[all->n - 1].was = was_there(j, n);
+            all->at[all->n - 1].gpu_rank = trainer_node_gpu_rank(n, j);
         } else if (n->known && n->address && !*ret_closed) {
             *ret_closed = trainer_node_closed(c, n);
         }
@@ -398,6 +404,7 @@ trainer_part *trainer_spread_keep(const tcore *c, const trainer_job *j, size_t *
         trainer_needs left = {x->capacity.cpu - x->used.cpu, x->capacity.memory - x->used.memory, x->capacity.gpus - x->used.gpus};
         add_room(&all, x, x->capacity);
         all.at[all.n - 1].was = was_there(j, x);
+        all.at[all.n - 1].gpu_rank = trainer_node_gpu_rank(x, j);
         all.at[all.n - 1].now = g->n ? holds(&left, &g->roles[0].each) : 0;
     }
     trainer_node **to = try_sets(g, &all, &placed, &nodes);

@@ -264,6 +264,46 @@ static void test_manifest_what_is_not_supported_is_warned_of(void **state)
     parsed_done(&p);
 }
 
+static void test_manifest_kinds_of_gpus_in_order(void **state)
+{
+    parsed p = parse("name: a\ngpus: 1\nframework: {name: custom, version: 1, command: x}\npenstock: {gpu_preference: [h100, A100]}\n");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.warnings.n, 0);
+    assert_int_equal(p.m.gpu_preference.n, 2);
+    assert_string_equal(p.m.gpu_preference.at[1], "A100");
+    parsed_done(&p);
+    static const char *const bad[] = {"h100",
+                                      "[1]",
+                                      "[[h100]]",
+                                      "[\"\"]",
+                                      "{a: b}",
+                                      "[a, b, c, d, e, f, g, h, i]",
+                                      "[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "name: a\nframework: {name: custom, version: 1, command: x}\npenstock:\n  gpu_preference: %s\n",
+                 bad[i]);
+        p = parse(text);
+        if (!p.errors.n)
+            fail_msg("%s is taken", bad[i]);
+        parsed_done(&p);
+    }
+    static const struct {
+        const char *type, *name;
+        bool is;
+    } kinds[] = {{"nvidia-NVIDIAH100PCIe", "h100", true},
+                 {"nvidia-A100-SXM4-40GB", "a10", false},
+                 {"nvidia-A100-SXM4-40GB", "a100", true},
+                 {"nvidia-L40S", "l4", false},
+                 {"nvidia-TeslaT4", "T4", true},
+                 {"nvidia-TeslaV100-SXM2-16GB", "v100", true},
+                 {"nvidia-RTXA1000", "a100", false},
+                 {"", "h100", false},
+                 {"nvidia-H100", "", false}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_int_equal(pst_gpu_type_is(kinds[i].type, kinds[i].name), kinds[i].is);
+}
+
 /* A bucket: what is missing of its connection, or no bucket's name, is FfDL's C103, by field, and no secret is shown. */
 static void test_manifest_a_bucket_needs_address_and_keys(void **state)
 {
@@ -510,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_manifest_what_cannot_be_had_here_is_refused),
         cmocka_unit_test(test_manifest_own_keys_are_checked_with_their_lines),
         cmocka_unit_test(test_manifest_what_is_not_supported_is_warned_of),
+        cmocka_unit_test(test_manifest_kinds_of_gpus_in_order),
         cmocka_unit_test(test_manifest_native_needs_no_command),
         cmocka_unit_test(test_manifest_topic_range_beside_the_id),
         cmocka_unit_test(test_manifest_wrong_shapes_are_refused),

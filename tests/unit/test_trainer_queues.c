@@ -43,6 +43,8 @@ static void feed(bench *b, trainer_in in)
     tcore_step(b->core, &in, b->now, &b->out);
 }
 
+static char *gpu_type; /* of the nodes that report now; NULL = not known */
+
 static void node_of(bench *b, const char *name, double cpus, int gpus, bool yields)
 {
     pst_str_pair details[] = {{(char *)PST_YIELDS_DETAIL, (char *)"yes"}};
@@ -53,6 +55,8 @@ static void node_of(bench *b, const char *name, double cpus, int gpus, bool yiel
                           .cpus = cpus,
                           .memory_bytes = (int64_t)64 << 30,
                           .gpus = gpus,
+                          .gpu_types = &gpu_type,
+                          .n_gpu_types = gpu_type != NULL,
                           .details = details,
                           .n_details = yields};
     feed(b, (trainer_in){.kind = PST_TRAINER_WORKER, .worker = &w, .seen_us = b->now});
@@ -78,7 +82,7 @@ typedef struct wanted {
     const char *queue, *user;
     double cpus;
     int gpus, priority;
-    const char *node;
+    const char *node, *liked; /* penstock.gpu_preference */
 } wanted;
 
 /* free() it. */
@@ -89,8 +93,9 @@ static char *submit(bench *b, wanted w)
     snprintf(request_id, sizeof request_id, "r%d", b->n++);
     snprintf(manifest, sizeof manifest,
              "name: j\ncpus: %g\ngpus: %d\nmemory: 1 MiB\nframework: {name: custom, version: 1, command: run}\npenstock:\n  queue: %s\n  "
-             "priority: %d\n%s%s\n",
-             w.cpus > 0 ? w.cpus : 1, w.gpus, w.queue ? w.queue : "default", w.priority, w.node ? "  node: " : "", w.node ? w.node : "");
+             "priority: %d\n%s%s\n%s%s\n",
+             w.cpus > 0 ? w.cpus : 1, w.gpus, w.queue ? w.queue : "default", w.priority, w.node ? "  node: " : "", w.node ? w.node : "",
+             w.liked ? "  gpu_preference: " : "", w.liked ? w.liked : "");
     pst_job_request r = {.request_id = request_id, .user = (char *)(uintptr_t)user, .manifest = manifest};
     feed(b, (trainer_in){.kind = PST_TRAINER_REQUEST, .request = &r});
     pst_training_id(user, request_id, id);
@@ -453,6 +458,30 @@ static void test_queues_behind_thousands_that_may_not_run_others_are_found(void 
     done(&b);
 }
 
+/* The kind that is liked best, of those with room; no job waits for one, and one that needs no GPU goes where most is free. */
+static void test_queues_kinds_of_gpus_are_liked_in_order(void **unused)
+{
+    bench b = start();
+    static char *types[] = {(char *)"nvidia-TeslaT4", (char *)"nvidia-A100-SXM4-40GB", (char *)"nvidia-NVIDIAH100PCIe"};
+    static const char *const names[] = {"n-t4", "n-a100", "n-h100"};
+    for (int i = 0; i < 3; i++) {
+        gpu_type = types[i];
+        node(&b, names[i], 8 - i, 1);
+    }
+    gpu_type = NULL;
+    char *ids[4];
+    for (int i = 0; i < 3; i++)
+        ids[i] = submit(&b, (wanted){.gpus = 1, .liked = "[h100, a100]"});
+    ids[3] = submit(&b, (wanted){.cpus = 1, .liked = "[h100]"});
+    assert_string_equal(tcore_job(b.core, ids[0])->node, "n-h100");
+    assert_string_equal(tcore_job(b.core, ids[1])->node, "n-a100");
+    assert_string_equal(tcore_job(b.core, ids[2])->node, "n-t4");
+    assert_string_equal(tcore_job(b.core, ids[3])->node, "n-t4");
+    for (int i = 0; i < 4; i++)
+        free(ids[i]);
+    done(&b);
+}
+
 /* ---- pre-emption ------------------------------------------------------------------------------------------------------------------- */
 
 static int events(const bench *b, enum pst_job_event_type type, const char *id)
@@ -692,6 +721,7 @@ int main(void)
         cmocka_unit_test(test_queues_a_hopeless_job_does_not_end_the_keeping_of_room),
         cmocka_unit_test(test_queues_behind_thousands_that_may_not_run_others_are_found),
         cmocka_unit_test(test_queues_an_older_lcm_is_not_asked_to_give_way),
+        cmocka_unit_test(test_queues_kinds_of_gpus_are_liked_in_order),
         cmocka_unit_test(test_queues_one_that_preempts_takes_the_place_of_the_youngest),
         cmocka_unit_test(test_queues_what_victims_leave_stays_free),
         cmocka_unit_test(test_queues_a_claim_ends_with_its_job),
