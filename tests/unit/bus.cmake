@@ -23,6 +23,13 @@ pst_test(bus_security SOURCES live/test_bus_security.c LIBS pst_bus LABELS live 
 set_tests_properties(bus_mock_round bus_mock bus_mock_txn PROPERTIES COST 60)
 pst_test(wire_bytes SOURCES unit/test_wire_bytes.c LIBS pst_bus LABELS unit)
 pst_test(wire_batch SOURCES unit/test_wire_batch.c LIBS pst_bus LABELS unit)
+pst_fuzz(wire_batch SOURCES fuzz/fuzz_wire_batch.c LIBS pst_bus)
+pst_fuzz(wire_pack SOURCES fuzz/fuzz_wire_pack.c LIBS pst_bus)
+# CPU time of a record in the client alone, against a stub broker.
+add_executable(bench_wire bench/wire/wire.c bench/wire/stub.c)
+target_link_libraries(bench_wire PRIVATE pst_bus pst_flags PkgConfig::RDKAFKA)
+set_target_properties(bench_wire PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+pst_test(wire_cuts SOURCES mock/test_wire_cuts.c bench/wire/stub.c LIBS pst_bus LABELS mock TIMEOUT 900)
 pst_test(wire_conf SOURCES unit/test_wire_conf.c LIBS pst_bus PkgConfig::RDKAFKA LABELS unit)
 pst_test(wire_where SOURCES live/test_wire_where.c LIBS pst_bus LABELS live TIMEOUT 900)
 pst_test(wire_share SOURCES unit/test_wire_share.c LIBS pst_bus LABELS unit)

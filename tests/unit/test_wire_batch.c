@@ -1,4 +1,5 @@
 /* Record batches: what is built is read again, by every codec; every truncation, every changed byte, counts and offsets that lie. */
+#include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/bus/wire/wire_batch.h"
 #include "tests/unit/test.h"
@@ -409,9 +410,9 @@ static void test_wire_batch_crc_is_castagnolis(void **state)
         bytes[i] = (uint8_t)(i * i * 2654435761u >> 13);
     for (size_t len = 0; len < 12000; len += len < 100 ? 1 : 97)
         for (size_t from = 0; from < 9; from++)
-            assert_int_equal(wire_crc32c((uint32_t)len, bytes + from, len), pst_crc32c((uint32_t)len, bytes + from, len));
+            assert_int_equal(wire_crc32c((uint32_t)len, bytes + from, len), pst_crc32c_plain((uint32_t)len, bytes + from, len));
     for (size_t cut = 0; cut <= 8000; cut += 61) /* in two parts */
-        assert_int_equal(wire_crc32c(wire_crc32c(0, bytes, cut), bytes + cut, 8000 - cut), pst_crc32c(0, bytes, 8000));
+        assert_int_equal(wire_crc32c(wire_crc32c(0, bytes, cut), bytes + cut, 8000 - cut), pst_crc32c_plain(0, bytes, 8000));
 }
 
 /* The block is taken: a use of its own keeps the records. */
@@ -431,6 +432,125 @@ static void test_wire_batch_records_keep_their_block(void **state)
     wire_records_done(&r);
 }
 
+/* ---- what a real broker had in its log: 40 records by librdkafka and by Java's producer, compressed by each codec ----------------------- */
+
+static wire_block *golden(const char *client, const char *name)
+{
+    char path[200];
+    snprintf(path, sizeof path, "tests/golden/wire/%s_%s.bin", client, name);
+    pst_buf b = {0};
+    pst_err err = {0};
+    if (pst_fs_read(path, 1 << 20, &b, &err) < 0)
+        fail_msg("%s", err.text);
+    wire_block *block = block_of(b.data, b.len);
+    pst_buf_done(&b);
+    return block;
+}
+
+static void assert_is_rdkafkas(const pst_record *r, int i)
+{
+    char key[20], value[100] = "";
+    snprintf(key, sizeof key, "key %d", i);
+    for (int k = 0; k < i % 5; k++)
+        snprintf(value + strlen(value), sizeof value - strlen(value), "value %d ", i);
+    assert_int_equal(r->timestamp_ms, 1700000000000 + i);
+    assert_int_equal(!r->key, i % 3 == 0);
+    assert_int_equal(r->key_len, i % 3 ? strlen(key) : 0);
+    if (r->key)
+        assert_memory_equal(r->key, key, r->key_len);
+    assert_int_equal(!r->value, i % 7 == 6);
+    assert_int_equal(r->value_len, r->value ? strlen(value) : 0);
+    if (r->value)
+        assert_memory_equal(r->value, value, r->value_len);
+    static const char *const names[] = {"i", "empty", "null"};
+    char number[12];
+    snprintf(number, sizeof number, "%d", i);
+    pst_header h[3];
+    assert_int_equal(wire_record_headers(r, h, 3), i % 4);
+    for (int k = 0; k < i % 4; k++)
+        assert_string_equal(h[k].name, names[k]);
+    if (i % 4 > 0)
+        assert_true(h[0].len == strlen(number) && !memcmp(h[0].value, number, h[0].len));
+    if (i % 4 > 1)
+        assert_true(h[1].value && !h[1].len);
+    if (i % 4 > 2)
+        assert_true(!h[2].value && !h[2].len);
+}
+
+static void assert_is_javas(const pst_record *r, int i)
+{
+    char key[20], value[100];
+    snprintf(key, sizeof key, "key %d", i);
+    int n = snprintf(value, sizeof value, "value %d", i);
+    for (int k = 0; k < i % 5; k++)
+        n += snprintf(value + n, sizeof value - (size_t)n, " abcdefgh");
+    assert_int_equal(r->key_len, strlen(key));
+    assert_memory_equal(r->key, key, r->key_len);
+    assert_int_equal(r->value_len, n);
+    assert_memory_equal(r->value, value, r->value_len);
+    assert_false(r->has_headers);
+}
+
+/* All records of a batch of 40; `fits` judges them. */
+static void read_forty(wire_in *in, wire_block *block, wire_codec codec, bool transactional, void (*fits)(const pst_record *r, int i))
+{
+    wire_batch_head h;
+    wire_records r;
+    pst_record room[40];
+    pst_err err = {0};
+    if (wire_batch_next(in, true, &h, &err) != 1 || wire_records_begin(&h, block, &r, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(h.codec, codec);
+    assert_int_equal(h.transactional, transactional);
+    assert_int_equal(h.n, 40);
+    assert_int_equal(wire_records_next(&r, room, 40, &err), 40);
+    for (int i = 0; i < 40; i++) {
+        assert_int_equal(room[i].offset, h.base_offset + i);
+        fits(&room[i], i);
+    }
+    assert_int_equal(wire_records_next(&r, room, 40, &err), 0);
+    wire_records_done(&r);
+}
+
+static void test_wire_batch_of_a_real_broker_is_read(void **state)
+{
+    for (wire_codec codec = WIRE_NONE; codec <= WIRE_ZSTD; codec++)
+        for (int java = 0; java < 2; java++) {
+            wire_block *block = golden(java ? "java" : "rd", wire_codec_names[codec]);
+            wire_in in = wire_in_of(block->data, block->len, false);
+            read_forty(&in, block, codec, false, java ? assert_is_javas : assert_is_rdkafkas);
+            assert_int_equal(wire_in_left(&in), 0);
+            wire_block_drop(block);
+        }
+}
+
+static int control_of(wire_in *in, wire_block *block)
+{
+    wire_batch_head h;
+    wire_records r;
+    pst_record record;
+    assert_int_equal(wire_batch_next(in, true, &h, NULL), 1);
+    assert_true(h.control && h.transactional && h.n == 1);
+    assert_int_equal(wire_records_begin(&h, block, &r, NULL), 0);
+    assert_int_equal(wire_records_next(&r, &record, 1, NULL), 1);
+    int type = wire_control_type(&record);
+    wire_records_done(&r);
+    return type;
+}
+
+static void test_wire_batch_transactions_of_a_real_broker_end_in_their_markers(void **state)
+{
+    wire_block *block = golden("rd", "txn");
+    wire_in in = wire_in_of(block->data, block->len, false);
+    read_forty(&in, block, WIRE_LZ4, true, assert_is_rdkafkas);
+    assert_int_equal(control_of(&in, block), 1); /* committed */
+    read_forty(&in, block, WIRE_LZ4, true, assert_is_rdkafkas);
+    assert_int_equal(control_of(&in, block), 0); /* aborted */
+    assert_int_equal(wire_in_left(&in), 0);
+    assert_int_equal(wire_control_type(&(pst_record){.key = "\0\0\0", .key_len = 3}), -1);
+    wire_block_drop(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +564,8 @@ int main(void)
         cmocka_unit_test(test_wire_batch_unpacking_is_bounded),
         cmocka_unit_test(test_wire_batch_crc_is_castagnolis),
         cmocka_unit_test(test_wire_batch_records_keep_their_block),
+        cmocka_unit_test(test_wire_batch_of_a_real_broker_is_read),
+        cmocka_unit_test(test_wire_batch_transactions_of_a_real_broker_end_in_their_markers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
