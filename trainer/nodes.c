@@ -40,7 +40,8 @@ static void take_gpu_types(trainer_node *n, const pst_worker_state *w)
 {
     for (size_t i = 0; i < n->n_gpu_types; i++)
         free(n->gpu_types[i]);
-    n->gpu_types = pst_realloc(n->gpu_types, (w->n_gpu_types + 1) * sizeof *n->gpu_types);
+    free(n->gpu_types);
+    n->gpu_types = pst_alloc((w->n_gpu_types + 1) * sizeof *n->gpu_types);
     n->n_gpu_types = w->n_gpu_types;
     for (size_t i = 0; i < w->n_gpu_types; i++)
         n->gpu_types[i] = pst_strdup(w->gpu_types[i]);
