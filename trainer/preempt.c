@@ -127,8 +127,10 @@ static int cheapest(const trainer_job *j, claim *at, size_t n, size_t *ret_going
 
 static void halt(tcore *c, trainer_job *of, const trainer_job *j)
 {
-    char *reason =
-        pst_sprintf("its place goes to %s of queue %s, which preempts; it is halted, and queued again", j->s.training_id, j->queue->name);
+    /* Shown to the victim's user, who may know nothing of other people's jobs. */
+    bool own = !strcmp(of->s.user ? of->s.user : "", j->s.user ? j->s.user : "");
+    char *reason = pst_sprintf("its place goes to %s of queue %s, which preempts; it is halted, and queued again",
+                               own ? j->s.training_id : "another user's job", j->queue->name);
     of->s.stop_action = PST_JOB_STOP_ACTION_PREEMPT;
     tcore_set_text(&of->s.stop_by, "");
     tcore_set_text(&of->s.stop_request_id, NULL);

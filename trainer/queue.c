@@ -252,10 +252,19 @@ static bool keep_for(const tcore *c, trainer_site *s, const trainer_job *j, bool
     return true;
 }
 
+/* How many tasks its array lets run at a time, when as many do; else 0. Those that were resumed all wait in the queue at once. */
+static int array_limit_reached(const tcore *c, const trainer_job *j)
+{
+    trainer_job *array = *j->s.array_of ? pst_map_get(&c->jobs, j->s.array_of) : NULL;
+    int limit = array && array->s.array ? trainer_array_tasks(array)->limit : 0;
+    return limit && array->s.array->running >= limit ? limit : 0;
+}
+
 /* It waits for nothing but room. */
 static bool wants_room(const tcore *c, const trainer_job *j)
 {
-    return j->queued && !j->barred && ready_at(c, j) <= c->now_us && trainer_queue_lacking(j, NULL) == TRAINER_LACKS_NOTHING;
+    return j->queued && !j->barred && ready_at(c, j) <= c->now_us && !array_limit_reached(c, j) &&
+           trainer_queue_lacking(j, NULL) == TRAINER_LACKS_NOTHING;
 }
 
 /* For how long the first of a queue may wait for its turn: twice what its weight lets expect where one generation runs at a time. */
@@ -267,17 +276,28 @@ static int64_t patience_us(const tcore *c, const trainer_site *s, const trainer_
     return (int64_t)(2 * (double)(c->typical_us ? c->typical_us : TYPICAL_US) * weights / l->queue->weight);
 }
 
-/* Room is kept for the first of a queue that has waited too long, if there is one: the oldest. NULL: for nobody. */
+static bool is_head_longer(const trainer_lane *a, const trainer_lane *b)
+{
+    return a->head_us != b->head_us ? a->head_us < b->head_us : strcmp(a->queue->name, b->queue->name) < 0;
+}
+
+/* Room is kept for the first of a queue that has waited too long, if there is one: the oldest for which it can be. NULL: for nobody. */
 static const trainer_job *keep_for_overdue(const tcore *c, trainer_site *s)
 {
-    const trainer_job *oldest = NULL;
-    for (size_t i = 0; i < s->n_lanes; i++) {
-        const trainer_lane *l = s->lanes[i];
-        if (l->head && (!oldest || l->head_us < oldest->lane->head_us) && c->now_us - l->head_us > patience_us(c, s, l) &&
-            wants_room(c, l->head))
-            oldest = l->head;
+    const trainer_job *before = NULL;
+    for (size_t tries = 0; tries < s->n_lanes; tries++) {
+        const trainer_job *oldest = NULL;
+        for (size_t i = 0; i < s->n_lanes; i++) {
+            const trainer_lane *l = s->lanes[i];
+            if (l->head && (!before || is_head_longer(before->lane, l)) && (!oldest || is_head_longer(l, oldest->lane)) &&
+                c->now_us - l->head_us > patience_us(c, s, l) && wants_room(c, l->head))
+                oldest = l->head;
+        }
+        if (!oldest || keep_for(c, s, oldest, is_wide(oldest)))
+            return oldest;
+        before = oldest;
     }
-    return oldest && keep_for(c, s, oldest, is_wide(oldest)) ? oldest : NULL;
+    return NULL;
 }
 
 /* For whom room is kept from the beginning of a pass: as in the one before where that is right still, since what was put beside it counts. */
@@ -387,14 +407,11 @@ static bool is_over_alone(tcore *c, trainer_job *j)
     return true;
 }
 
-/* A task of an array that has as many running as it may (%N): true. Those that were resumed all wait in the queue at once. */
+/* A task of an array that has as many running as it may (%N): true. */
 static bool waits_for_its_array(tcore *c, trainer_job *j)
 {
-    trainer_job *array = *j->s.array_of ? pst_map_get(&c->jobs, j->s.array_of) : NULL;
-    if (!array || !array->s.array)
-        return false;
-    int limit = trainer_array_tasks(array)->limit;
-    if (!limit || array->s.array->running < limit)
+    int limit = array_limit_reached(c, j);
+    if (!limit)
         return false;
     if (j->unsaid || !j->lane->next) {
         char *why = pst_sprintf("its array lets %d task%s run at a time", limit, limit == 1 ? "" : "s");

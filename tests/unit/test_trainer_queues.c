@@ -620,6 +620,24 @@ static void test_queues_what_victims_leave_stays_free(void **unused)
     done(&b);
 }
 
+/* Who has to make room learns of its own user's jobs by name, and of nobody else's. */
+static void test_queues_a_victim_is_not_told_another_users_job(void **unused)
+{
+    bench b = start();
+    node(&b, "", 2, 0);
+    define(&b, (pst_queue_spec){.name = (char *)"urgent", .preempts = true});
+    char *bobs = submit(&b, (wanted){.user = "bob"}), *anns = submit(&b, (wanted){0});
+    char *urgent = submit(&b, (wanted){.queue = "urgent", .cpus = 2});
+    assert_int_equal(halts(&b), 2);
+    says(&b, bobs, "its place goes to another user's job of queue urgent");
+    assert_null(strstr(reason(&b, bobs), urgent));
+    says(&b, anns, urgent);
+    free(bobs);
+    free(anns);
+    free(urgent);
+    done(&b);
+}
+
 /* A job that claimed a node and wants it no more leaves it to all. */
 static void test_queues_a_claim_ends_with_its_job(void **unused)
 {
@@ -724,6 +742,7 @@ int main(void)
         cmocka_unit_test(test_queues_kinds_of_gpus_are_liked_in_order),
         cmocka_unit_test(test_queues_one_that_preempts_takes_the_place_of_the_youngest),
         cmocka_unit_test(test_queues_what_victims_leave_stays_free),
+        cmocka_unit_test(test_queues_a_victim_is_not_told_another_users_job),
         cmocka_unit_test(test_queues_a_claim_ends_with_its_job),
         cmocka_unit_test(test_queues_nobody_is_moved_in_vain_or_by_less),
         cmocka_unit_test(test_queues_of_several_only_those_go_that_must),
