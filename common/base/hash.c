@@ -1,12 +1,11 @@
-/* hash.c - what is short and has fixed answers (base32, base64, CRC-32C, FNV-1a, murmur2), with the vectors of its standards in the test; SHA-256 is
- * sha256.c's. Ids come from the kernel's random numbers. */
+/* hash.c - what is short and has fixed answers (base32, base64, FNV-1a, murmur2), with the vectors of its standards in the test; SHA-256 is
+ * sha256.c's, CRC-32C crc32c.c's. Ids come from the kernel's random numbers. */
 #include "common/base/hash.h"
 
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/err.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,54 +82,6 @@ void *pst_base64_decode(const char *text, size_t *ret_len)
     }
     *ret_len = n / 4 * 3 - pad;
     return out;
-}
-
-static uint32_t crc_table[256];
-
-static void crc_table_build(void)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int k = 0; k < 8; k++)
-            c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
-        crc_table[i] = c;
-    }
-}
-
-uint32_t pst_crc32c_plain(uint32_t crc, const void *data, size_t len)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, crc_table_build);
-    const uint8_t *p = data;
-    crc = ~crc;
-    while (len--)
-        crc = crc_table[(crc ^ *p++) & 255] ^ crc >> 8;
-    return ~crc;
-}
-
-#if defined(__x86_64__)
-/* The processor's own instruction is of this polynomial: eight bytes in the time that the table needs for one. */
-__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const uint8_t *p, size_t len)
-{
-    uint64_t c = ~crc, eight;
-    for (; len >= sizeof eight; len -= sizeof eight, p += sizeof eight) {
-        memcpy(&eight, p, sizeof eight);
-        c = __builtin_ia32_crc32di(c, eight);
-    }
-    uint32_t rest = (uint32_t)c;
-    while (len--)
-        rest = __builtin_ia32_crc32qi(rest, *p++);
-    return ~rest;
-}
-#endif
-
-uint32_t pst_crc32c(uint32_t crc, const void *data, size_t len)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2"))
-        return crc32c_sse42(crc, data, len);
-#endif
-    return pst_crc32c_plain(crc, data, len);
 }
 
 uint64_t pst_fnv1a(const void *data, size_t len)

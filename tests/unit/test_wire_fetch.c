@@ -1,5 +1,6 @@
 /* test_wire_fetch.c - Fetch against a net that the test plays itself: what is asked for, and what comes of answers that are right, cut off at every byte, or lie.
  * The functions of wire_net.h that are used are here, so the real ones are not linked. */
+#include "common/base/hash.h"
 #include "common/bus/wire/wire_consumer.h"
 #include "common/base/clock.h"
 
@@ -258,7 +259,7 @@ static void put_batch(pst_buf *to, int64_t at, int n, int64_t producer, bool con
         block->data[i] = (uint8_t)((uint64_t)at >> (56 - 8 * i));
     if (control)
         block->data[22] |= 0x20;
-    uint32_t crc = wire_crc32c(0, block->data + 21, block->len - 21);
+    uint32_t crc = pst_crc32c(0, block->data + 21, block->len - 21);
     for (int i = 0; i < 4; i++)
         block->data[17 + i] = (uint8_t)(crc >> (24 - 8 * i));
     pst_buf_add(to, block->data, block->len);

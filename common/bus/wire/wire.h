@@ -1,7 +1,7 @@
 /* wire.h - our own client behind bus_client.h: what the files of common/bus/wire share. It serves the scorer's data path; librdkafka stays the client of
  * every other component and the oracle of this one (its administration is librdkafka's, too).
  *
- *     wire_bytes, wire_block, wire_batch, wire_pack, wire_crc32c    bytes: pure
+ *     wire_bytes, wire_block, wire_batch, wire_build, wire_pack      bytes: pure
  *     wire_conf, wire_net, wire_conn, wire_tls, wire_sasl, wire_meta   connections, and who is where
  *     wire_consumer, wire_fetch, wire_offsets, wire_group(_classic, _848)   reading in order, the group
  *     wire_producer, wire_produce, wire_txn                          sending in order, transactions

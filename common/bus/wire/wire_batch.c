@@ -4,6 +4,7 @@
  * Names of headers end with a NUL for whoever reads them, which the batch has no room for, except that a name's length stands before it and is of no use
  * once it is known. So while a record is walked, its headers are written over themselves: name, NUL, length of the value, value. That is never longer than what
  * was there. What lies in a block is therefore read once; a second look at the same records goes by their views, not by the batch. */
+#include "common/base/hash.h"
 #include "common/bus/wire/wire_batch.h"
 
 #include "common/base/err.h"
@@ -78,7 +79,7 @@ int wire_batch_next(wire_in *in, bool check_crc, wire_batch_head *ret, pst_err *
     h.records = at.at;
     h.records_len = (size_t)length + LENGTH_ENDS - WIRE_BATCH_HEAD;
     h.codec = (wire_codec)(attributes & 7);
-    if (check_crc && crc != wire_crc32c(0, from + AT_ATTRIBUTES, (size_t)length + LENGTH_ENDS - AT_ATTRIBUTES))
+    if (check_crc && crc != pst_crc32c(0, from + AT_ATTRIBUTES, (size_t)length + LENGTH_ENDS - AT_ATTRIBUTES))
         return broken_batch(&h, err, "its CRC-32C is not that of its bytes");
     const char *why = impossible(&h, attributes, last_delta, n);
     if (why)

@@ -23,8 +23,7 @@ extern const char *const wire_codec_names[]; /* as compression.type has them */
  * PST_EINVAL of bytes that are none of the codec or larger than `max` when unpacked. */
 int wire_unpack(wire_codec codec, const void *data, size_t len, size_t max, wire_block **ret, pst_err *err);
 int wire_pack(wire_codec codec, int level, const void *data, size_t len, pst_buf *out, pst_err *err);
-int wire_pack_open(wire_codec codec, pst_err *err);               /* at configuration time: is the library there? */
-uint32_t wire_crc32c(uint32_t crc, const void *data, size_t len); /* crc = 0 to begin with */
+int wire_pack_open(wire_codec codec, pst_err *err); /* at configuration time: is the library there? */
 
 /* ---- reading -------------------------------------------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
  * A record begins with its length, and a value with its own, both of as many bytes as the number takes. Of what is added all at once they are known. Of a
  * value that is written in place they are not: then as many bytes are left free as the last record took, which of scores is right nearly always, and else the
  * record is moved by the difference. */
+#include "common/base/hash.h"
 #include "common/bus/wire/wire_batch.h"
 
 #include "common/base/err.h"
@@ -201,7 +202,7 @@ static void put_head(uint8_t *to, size_t len, const wire_build *b, const wire_se
     put_be(to + 51, (uint16_t)seal->producer_epoch, 2);
     put_be(to + 53, (uint32_t)seal->base_sequence, 4);
     put_be(to + 57, b->n, 4);
-    put_be(to + 17, wire_crc32c(0, to + 21, len - 21), 4);
+    put_be(to + 17, pst_crc32c(0, to + 21, len - 21), 4);
 }
 
 int wire_build_close(wire_build *b, const wire_seal *seal, wire_block **ret, pst_err *err)

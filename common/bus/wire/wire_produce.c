@@ -9,6 +9,7 @@
  *
  * A broker that says "out of order" of a batch whose predecessors are all acknowledged has forgotten our numbers, and has not written it: like a
  * batch behind a gap it goes out under a new producer id. */
+#include "common/base/hash.h"
 #include "common/bus/wire/wire_producer.h"
 #include "common/base/array.h"
 #include "common/base/clock.h"
@@ -133,7 +134,7 @@ void wire_produce_renumber(wire_block *batch, int64_t id, int16_t epoch, int32_t
     put_number(batch->data + 43, id, 8);
     put_number(batch->data + 51, epoch, 2);
     put_number(batch->data + 53, sequence, 4);
-    put_number(batch->data + 17, wire_crc32c(0, batch->data + 21, batch->len - 21), 4);
+    put_number(batch->data + 17, pst_crc32c(0, batch->data + 21, batch->len - 21), 4);
 }
 
 /* Gives it its number, for good or until a new producer id. False: it cannot be made (the codec's library). */

@@ -96,7 +96,7 @@ def main():
         compared = 0
         for run in range(o.runs + 1):  # the first is for warming up
             for guarantee in ("exactly_once", "at_least_once"):
-                for who in ("penstock", "penstock slim", "python"):
+                for who in ("penstock", "penstock slim", "penstock wire", "penstock wire slim", "python"):
                     topic = "in.peer" if who == "python" else "in"
                     all_records = o.peer_records if who == "python" else o.records
                     for records in (all_records, 512) if not run else (all_records,):  # 512: what starting, joining and ending cost; subtracted
@@ -112,7 +112,7 @@ def main():
                         else:
                             text = (f"name: {tag}\ninput: {{topics: [{topic}], group: {tag}}}\nmodel: {{file: {model}}}\nguarantee: {guarantee}\n"
                                     f"output: {{topic: out-{tag}, format: {'slim' if 'slim' in who else 'full'}}}\nscore: {{type: reconstruction_error}}\n"
-                                    f"batching: {{count: 512}}\nfeatures: {json.dumps(FEATURES)}\n")
+                                    f"bus: {'wire' if 'wire' in who else 'rdkafka'}\nbatching: {{count: 512}}\nfeatures: {json.dumps(FEATURES)}\n")
                             (p.dir / "bench.yml").write_text(text)
                             limit = ["--max-records", records] if records == 512 else ["--exit-on-eof"]
                             wall, cpu = measure([BIN, "score", "run", "-c", p.dir / "bench.yml", *limit], p.env)
@@ -130,6 +130,7 @@ def main():
                     for key, (score, gone) in theirs.items():
                         check(abs(ours[key][0] - score) <= 1e-5 * max(1, abs(score)) and ours[key][1] == gone, f"{key}: {ours[key]}, Python says {score} {gone}")
                     compared += len(theirs)
+                    check(scores(p, f"out-penstock-wire-{guarantee}-1", o.records) == ours, f"{guarantee}: both clients' scores are the same")
     cpu_name = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), platform.machine())
     lines = [f"Autoencoder 10-32-8-32-10, reconstruction error; Avro in ({byte_count:.0f} bytes, 10 doubles, two of them nullable, a string, a long), {DISTINCT:,} "
              f"distinct rows, {PARTITIONS} partitions; Avro out (full: the whole Score; slim: the score alone); batches of 512; one worker; one Apache Kafka on the "
@@ -142,9 +143,10 @@ def main():
         rate, cpu = zip(*values)
         lines.append(f"| {who} | {guarantee.replace('_', ' ')} | {statistics.median(rate):,.0f} ({min(rate):,.0f} to {max(rate):,.0f}) | "
                      f"{statistics.median(cpu):.2f} ({min(cpu):.2f} to {max(cpu):.2f}) |")
-    for guarantee in ("exactly_once", "at_least_once"):
-        ratio = [statistics.median(v[i] for v in results[("penstock", guarantee)]) / statistics.median(v[i] for v in results[("python", guarantee)]) for i in (0, 1)]
-        lines.append(f"\nPenstock to Python, {guarantee.replace('_', ' ')}, full output: {ratio[0]:.1f} times the rate, 1/{1 / ratio[1]:.1f} of the CPU time.")
+    for name, one, over in (("Penstock to Python", "penstock", "python"), ("Penstock's own client (`bus: wire`) to librdkafka under it", "penstock wire", "penstock")):
+        for guarantee in ("exactly_once", "at_least_once"):
+            ratio = [statistics.median(v[i] for v in results[(one, guarantee)]) / statistics.median(v[i] for v in results[(over, guarantee)]) for i in (0, 1)]
+            lines.append(f"\n{name}, {guarantee.replace('_', ' ')}, full output: {ratio[0]:.1f} times the rate, 1/{1 / ratio[1]:.1f} of the CPU time.")
     core = BIN.parent / "tests/bench_scorer_core"
     if core.exists():  # without Kafka: decode, map, score, encode
         alone = [subprocess.run([core, *a], capture_output=True, text=True).stdout.split() for a in (("512", "full"), ("512", "slim"), ("1", "full"))]
