@@ -596,6 +596,31 @@ static void a_refused_round_is_not_committed_by_going_away(void **state)
     }
 }
 
+/* A record whose topic never came lies in no batch, but its round is as lost as if a broker had refused it: its offsets must not be committed. */
+static void a_round_whose_topic_is_not_there_is_abortable(void **state)
+{
+    for (int level = 0; level <= 2; level += 2) {
+        fake_reset(5);
+        fake.level = level;
+        fake.known_topics = 1;
+        told t = {0};
+        bus_handle *h = open_txn(&t);
+        bus_said said;
+        ops->begin(h, &said);
+        assert_int_equal(send_one(h, "one", 0, 0), 0);
+        assert_int_equal(send_one(h, "two", -1, 1), 0);
+        assert_int_equal(send_offsets(h, 40).code, 0);
+        said = said_of(ops->commit, h);
+        assert_true(said.abortable);
+        assert_int_equal(said.code, BUS_ERR__UNKNOWN_TOPIC);
+        assert_int_equal(t.failed, 1);
+        assert_int_equal(said_of(ops->abort, h).code, 0);
+        assert_int_equal(fake.offset_sum, 0);
+        assert_int_equal(with_fate(0, 0, 1), 0);
+        close_it(h);
+    }
+}
+
 static void who_is_fenced_is_dead(void **state)
 {
     for (int level = 0; level <= 2; level += 2)
@@ -714,6 +739,7 @@ int main(void)
         T(no_network_breaks_exactly_once),
         T(a_round_whose_record_is_refused_is_abortable),
         T(a_refused_round_is_not_committed_by_going_away),
+        T(a_round_whose_topic_is_not_there_is_abortable),
         T(who_is_fenced_is_dead),
         T(a_stale_membership_ends_the_round_only),
         T(a_call_that_was_late_is_taken_up_again),

@@ -259,10 +259,12 @@ static void tell(wire_producer *p, const bus_delivered *d)
     p->handle.to.delivered(p->handle.to.owner, d);
 }
 
-/* A record that lies in no batch. */
+/* A record that lies in no batch. Its round is lost with it, or the commit would carry the offsets of a record that was never written. */
 static void fail_waiting(wire_producer *p, wire_ptopic *t, int code, const char *reason)
 {
     wire_waiting *w = next_waiting(t);
+    if (wire_is_txn(p))
+        wire_txn_fail(p, code, "a record's topic cannot be written to");
     p->records--;
     p->bytes -= w->bytes;
     const bus_delivered d = {.code = code,
