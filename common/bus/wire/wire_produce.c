@@ -355,7 +355,8 @@ static void on_answer(void *owner, wire_call *call, const wire_answer *a)
         if (a->code == BUS_ERR__UNSUPPORTED_FEATURE && wire_is_txn(p))
             wire_txn_fail(p, a->code, "a broker speaks no Produce of this transaction's protocol");
         wire_net_stale(p->handle.net, b->part->topic->name);
-        back(p, b, a->code ? a->code : BUS_ERR_NETWORK_EXCEPTION, a->code ? a->sent : true, pause_us);
+        back(p, b, a->code ? a->code : BUS_ERR_NETWORK_EXCEPTION, !a->code || r->put,
+             pause_us); /* what a connection was handed may still go out */
     }
     give_request_back(r);
 }

@@ -325,7 +325,8 @@ static void look_at_topic(wire_producer *p, wire_ptopic *t, int64_t now)
 
 static bool is_full(const wire_producer *p, size_t bytes)
 {
-    return p->records >= (size_t)p->conf->queue_max_records || p->bytes + bytes > (size_t)p->conf->queue_max_kbytes * 1024;
+    size_t most = (size_t)p->conf->queue_max_records; /* 0 = no limit */
+    return (most && p->records >= most) || p->bytes + bytes > (size_t)p->conf->queue_max_kbytes * 1024;
 }
 
 static void count(wire_producer *p, size_t bytes)
