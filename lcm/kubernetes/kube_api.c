@@ -253,13 +253,13 @@ static bool list(watching *w)
     return ok;
 }
 
-/* An ERROR event is a Status; 410: what we ask to go on from is forgotten. Takes the object. */
+/* An ERROR event is a Status (410: what we ask to go on from is forgotten); after any of them only a list is known to be true. Takes the object. */
 static void take_event(watching *w, const char *type, json_t *object)
 {
     bool deleted = !strcmp(type, "DELETED"), of_pod = deleted || !strcmp(type, "ADDED") || !strcmp(type, "MODIFIED");
-    if (!strcmp(type, "ERROR") && pst_json_int(object, "code", 0) == 410)
+    if (!strcmp(type, "ERROR"))
         *w->version = 0;
-    else if (strcmp(type, "ERROR") != 0)
+    else
         set_version(w, json_object_get(object, "metadata"));
     if (of_pod)
         tell(w->api, &(kube_heard){.type = deleted ? KUBE_DELETED : KUBE_CHANGED, .json = object});

@@ -267,6 +267,7 @@ int kube_pod_json(const kube_pod_conf *conf, const kube_pod_of *of, json_t **ret
     kube_pod_name(of->id, name);
     json_t *meta = metadata(conf, of->id, name);
     json_object_set_new(json_object_get(meta, "annotations"), KUBE_NOTE_NONCE, json_string(of->nonce_sha256));
+    json_object_set_new(json_object_get(meta, "annotations"), KUBE_NOTE_FOLDER, json_string(conf->folder_id));
     json_t *spec = json_pack(
         "{s:s, s:b, s:b, s:i, s:o, s:[{s:s, s:s, s:s, s:s}], s:[o], s:[o], s:[{s:s, s:{s:s}}, {s:s, s:{}}, {s:s, s:{s:s, s:s}}, {s:s, "
         "s:{s:s, s:i}}]}",

@@ -25,12 +25,14 @@ enum { KUBE_NAME_MAX = 64, KUBE_SECRET_MAX = KUBE_NAME_MAX + 12 }; /* a pod's na
 #define KUBE_LABEL_TRAINING "penstock/training-id"
 #define KUBE_NOTE_PROCESS   "penstock/process" /* "<training id>/<generation>/<process>", of any length */
 #define KUBE_NOTE_NONCE     "penstock/nonce-sha256"
+#define KUBE_NOTE_FOLDER    "penstock/state-folder" /* its LCM's: another LCM may have the same node's name */
 
 typedef struct kube_pod_conf {
     const kube_opts *opts;
     const char *namespace_, *site, *node, *state_dir;
-    const char *objects; /* the folder of the object store; NULL: it is no folder */
-    int64_t uid, gid;    /* whose the shared folder is; 0: root's, as whom nothing else is asked for */
+    const char *folder_id; /* of the state folder and site, for as long as they are there */
+    const char *objects;   /* the folder of the object store; NULL: it is no folder */
+    int64_t uid, gid;      /* whose the shared folder is; 0: root's, as whom nothing else is asked for */
 } kube_pod_conf;
 
 typedef struct kube_pod_of {

@@ -4,8 +4,10 @@
 
 #include "common/base/buf.h"
 #include "common/base/fs.h"
+#include "common/base/hash.h"
 #include "common/base/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,4 +112,35 @@ int kube_run_write(const char *state_dir, const pst_process_id *id, const pst_lc
     free(dir);
     free(gen_dir);
     return rc;
+}
+
+int kube_run_folder_id(const char *state_dir, const char *site, char ret_id[33], pst_err *err)
+{
+    char *dir = pst_sprintf("%s/sites/%s", state_dir, site), *file = pst_fs_join(dir, "kubernetes-id");
+    pst_buf b = {0};
+    int rc = pst_fs_mkdirs(dir, 0700, err);
+    if (!rc && !pst_fs_exists(file)) {
+        unsigned char bytes[16];
+        pst_random(bytes, sizeof bytes);
+        for (size_t n = 0; n < sizeof bytes; n++)
+            snprintf(ret_id + 2 * n, 3, "%02x", bytes[n]);
+        rc = pst_fs_write_atomic(file, ret_id, 32, 0600, err);
+    }
+    if (!rc)
+        rc = pst_fs_read(file, 64, &b, err);
+    if (!rc && (b.len != 32 || strspn(b.data, "0123456789abcdef") != 32))
+        rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "kubernetes", 0, "%s is damaged: it is not 32 hex digits; remove it", file);
+    if (!rc)
+        snprintf(ret_id, 33, "%s", b.data);
+    pst_buf_done(&b);
+    free(file);
+    free(dir);
+    return rc;
+}
+
+const char *kube_run_folder(const char *objects)
+{
+    if (!objects || strncmp(objects, "file:", 5) != 0)
+        return NULL;
+    return !strncmp(objects + 5, "///", 3) ? objects + 7 : objects + 5;
 }

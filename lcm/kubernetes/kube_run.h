@@ -13,5 +13,9 @@ void kube_run_observe(const char *state_dir, const pst_process_id *id, bool live
 int kube_run_write(const char *state_dir, const pst_process_id *id, const pst_lcm_devices *devices, pst_err *err);
 /* Those that kube_run_write() was given; below n_devices. */
 void kube_run_devices(const char *state_dir, const pst_process_id *id, int n_devices, pst_lcm_devices *ret);
+/* Of a state folder and site: made once, then as it is. Call with the site's lock held. */
+int kube_run_folder_id(const char *state_dir, const char *site, char ret_id[33], pst_err *err);
+/* "file:DIR", "file:///DIR": the folder; NULL: it is none. */
+const char *kube_run_folder(const char *objects);
 
 #endif

@@ -138,6 +138,7 @@ bool kube_pod_read(const json_t *pod, kube_pod *ret)
     memcpy(ret->uid, uid, strlen(uid) + 1);
     read_note(pst_json_str(notes, KUBE_NOTE_PROCESS, ""), &ret->id);
     snprintf(ret->nonce_sha256, sizeof ret->nonce_sha256, "%s", pst_json_str(notes, KUBE_NOTE_NONCE, ""));
+    snprintf(ret->folder_id, sizeof ret->folder_id, "%s", pst_json_str(notes, KUBE_NOTE_FOLDER, ""));
     ret->deleting = json_is_string(json_object_get(meta, "deletionTimestamp"));
     json_array_foreach(json_object_get(json_object_get(pod, "spec"), "volumes"), i, v) if (json_object_get(v, "secret"))
         snprintf(ret->secret, sizeof ret->secret, "%s", pst_json_str(json_object_get(v, "secret"), "secretName", ""));

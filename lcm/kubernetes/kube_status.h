@@ -14,7 +14,8 @@ typedef struct kube_pod {
     char name[KUBE_NAME_MAX], uid[64];
     char secret[KUBE_SECRET_MAX]; /* that it mounts */
     char nonce_sha256[65];
-    pst_process_id id; /* training_id "" = its notes are not those of one of ours */
+    char folder_id[33]; /* "" = not said */
+    pst_process_id id;  /* training_id "" = its notes are not those of one of ours */
     kube_phase phase;
     bool deleting; /* it is being deleted, by whomever */
     char code[8];  /* WAITS: S100 no room, S103 its image, S104 anything else; OVER: S104 where something besides its command ended it */

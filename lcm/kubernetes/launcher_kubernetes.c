@@ -79,6 +79,7 @@ typedef struct kube {
     kube_access *access;
     kube_api *api;
     kube_pod_conf conf;
+    char folder_id[33];
     pst_inventory inventory;
     pst_map pods;   /* name → kube_pod: those that there are */
     pst_map items;  /* name → item */
@@ -352,7 +353,11 @@ static void deleted(kube *k, const json_t *pod)
     if (known && strcmp(known->uid, now.uid) != 0) /* of its predecessor */
         return;
     if (now.phase == KUBE_POD_OVER)
-        pod_seen(k, pod); /* why it ended */
+        pod_seen(k, pod);                                         /* why it ended */
+    else if (!now.deleting && pst_map_get(&k->items, now.name)) { /* perhaps it only lost its label: that too is told as its end */
+        pst_map_put(&k->doubts, now.name, &there);
+        return;
+    }
     pod_gone(k, now.name);
 }
 
@@ -452,8 +457,10 @@ static void answered(kube *k, item *i, const kube_heard *h)
     case STEP_CREATE: created(k, i, h); break;
     case STEP_LOOK: looked(k, i, h); break;
     case STEP_SECRET:
-        i->secret = h->status == 201 || h->status == 200 || h->status == 409;
-        if (i->secret || h->status == 404)
+        i->secret =
+            h->status == 201 || h->status == 200 ||
+            (h->status == 409 && !strcmp(pst_json_str(h->json, "reason", ""), "AlreadyExists")); /* else: a quota is being counted */
+        if (i->secret)
             break;
         kube_refusal(h->status, h->json, text, sizeof text);
         if (h->status) {
@@ -708,7 +715,8 @@ static bool is_done(const kube *k, const item *i)
     return i->drop && !i->adopting && !i->wanted && !i->lives && !i->kill && i->asked == STEP_NONE && is_absent(k, i);
 }
 
-/* Pods that bear our node's label and that nobody here knows: of a job whose folders are gone, or ended and told before an end of ours. */
+/* Pods made from this very state folder that nobody here knows: of a job whose folders are gone, or ended and told before an end of ours. The node's
+ * label alone says too little: an LCM of another folder may have that name too, and its intents are not here. */
 static void sweep(kube *k)
 {
     int64_t now = pst_mono_us();
@@ -718,7 +726,7 @@ static void sweep(kube *k)
     for (size_t n = 0; n < k->pods.n; n++) {
         const kube_pod *p = k->pods.at[n].key ? k->pods.at[n].value : NULL;
         char name[KUBE_NAME_MAX];
-        if (!p || pst_map_get(&k->items, p->name))
+        if (!p || pst_map_get(&k->items, p->name) || strcmp(p->folder_id, k->folder_id) != 0)
             continue;
         kube_pod_name(&p->id, name);
         char *dir = pst_rundir_gen_dir(k->state_dir, p->id.training_id, p->id.generation), *intent = pst_fs_join(dir, "intent.json");
@@ -751,14 +759,6 @@ static void kube_close(void *launcher)
     free(k);
 }
 
-/* "file:DIR", "file:///DIR": the folder; NULL: it is none. */
-static const char *folder_of(const char *objects)
-{
-    if (!objects || strncmp(objects, "file:", 5) != 0)
-        return NULL;
-    return !strncmp(objects + 5, "///", 3) ? objects + 7 : objects + 5;
-}
-
 static int kube_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err)
 {
     kube *k = pst_alloc(sizeof *k);
@@ -770,6 +770,8 @@ static int kube_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err
     PST_ASSERT(k->opts);
     int rc = kube_access_open(k->opts, k->state_dir, &k->access, err);
     if (!rc)
+        rc = kube_run_folder_id(k->state_dir, conf->site, k->folder_id, err);
+    if (!rc)
         rc = kube_capacity(k->opts, k->access, &k->inventory, err);
     if (!rc) {
         k->conf = (kube_pod_conf){.opts = k->opts,
@@ -777,7 +779,8 @@ static int kube_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err
                                   .site = conf->site,
                                   .node = conf->node,
                                   .state_dir = k->state_dir,
-                                  .objects = folder_of(conf->objects),
+                                  .folder_id = k->folder_id,
+                                  .objects = kube_run_folder(conf->objects),
                                   .uid = geteuid(),
                                   .gid = getegid()};
         kube_label(conf->node, node);

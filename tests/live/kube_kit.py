@@ -24,6 +24,9 @@ class Refused(Exception):
 
 
 class Cluster:
+    counting = 0  # so many secrets are refused, since a quota is being counted
+    stumble = False  # the next watch ends with an error that is no 410
+
     def __init__(self, port, folder, bin_dir, namespace="jobs"):
         self.port, self.dir, self.bin, self.namespace = port, Path(folder), Path(bin_dir), namespace
         self.dir.mkdir(parents=True, exist_ok=True)
@@ -114,6 +117,9 @@ class Cluster:
             assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,251}[a-z0-9])?", name), name
             if kind == "pods" and len(name) > 63:
                 raise Refused(422, "Invalid", f'Pod "{name}" is invalid: name too long')
+            if kind == "secrets" and self.counting:
+                self.counting -= 1
+                raise Refused(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "compute": the object has been modified')
             if kind == "pods" and self.before_create:
                 self.before_create(name)
             if name in self.objects[kind]:
@@ -328,6 +334,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         said = time.monotonic()
         while not k.stopping and k.cut_count == cuts and time.monotonic() - begun < int(q.get("timeoutSeconds", 300)):
             with k.lock:
+                if k.stumble:
+                    k.stumble = False
+                    self.chunk({"type": "ERROR", "object": Refused(500, "InternalError", "an event cannot be decoded").status})
+                    break
                 if at < k.compacted:
                     self.chunk({"type": "ERROR", "object": Refused(410, "Expired", f"too old resource version: {at} ({k.compacted})").status})
                     break

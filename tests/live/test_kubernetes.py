@@ -162,6 +162,25 @@ def server_away(p, k):
     step("the API server was away, nothing was lost")
 
 
+def watch_lies(p, k):
+    """A quota that is being counted when the secret comes; a pod that only lost its label; a watch that ends with an error."""
+    k.counting = 2
+    tid = p.submit(manifest("unlabelled", "echo up; sleep 100"))
+    p.wait_state(tid, "PROCESSING")
+    check(k.counting == 0, "the secret was refused, and came all the same")
+    name = next(n for n in pods(k) if n.startswith(tid))
+    lists = k.calls.count(("list", "pods", None))
+    k.changed("pods", "DELETED", k.objects["pods"][name])
+    until(lambda: ("get", "pods", name) in k.calls, 10, "what is told as deleted, and was not being deleted, is asked for")
+    k.stumble = True
+    until(lambda: k.calls.count(("list", "pods", None)) > lists, 10, "after an error of the watch all is listed")
+    time.sleep(2)
+    check([n for n in k.created if n.startswith(tid)] == [name] and p.show(tid)["state"] == "PROCESSING", f"it goes on, and no second one: {p.show(tid)}")
+    p.cli("terminate", tid)
+    p.wait_state(tid, "TERMINATED")
+    step("a watch that lies ends nothing that lives")
+
+
 def pod_deleted(p, k):
     tid = p.submit(manifest("robbed", "echo up; sleep 100"))
     p.wait_state(tid, "PROCESSING")
@@ -260,6 +279,7 @@ def main():
         lcm = gang_and_crash(p, k, lcm)
         evicted(p, k)
         server_away(p, k)
+        watch_lies(p, k)
         pod_deleted(p, k)
         invalid(p, k)
         foreign_pod(p, k)

@@ -5,6 +5,7 @@
 #include "common/base/fs.h"
 #include "lcm/kubernetes/kube_access.h"
 #include "lcm/kubernetes/kube_capacity.h"
+#include "lcm/kubernetes/kube_run.h"
 #include "lcm/kubernetes/kube_status.h"
 #include "schemas/job_state.h"
 #include "tests/unit/test.h"
@@ -23,6 +24,7 @@ static const kube_pod_conf CONF = {.opts = &OPTS,
                                    .site = "local",
                                    .node = "n",
                                    .state_dir = "/state",
+                                   .folder_id = "0123456789abcdef0123456789abcdef",
                                    .objects = "/state/objects",
                                    .uid = 1000,
                                    .gid = 1001};
@@ -250,6 +252,29 @@ static void test_kube_a_pod_is_over_when_the_kubelet_says_so(void **state)
     assert_true(p.phase == KUBE_POD_RUNS);
 }
 
+/* Another LCM may have the same node's name: what it may take for forgotten is what its own folder made. */
+static void test_kube_a_pod_tells_which_state_folder_made_it(void **state)
+{
+    char dir[] = "/tmp/test_kube.XXXXXX", a[33], again[33], b[33];
+    pst_err err = {0};
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(kube_run_folder_id(dir, "a", a, &err), 0);
+    assert_int_equal(kube_run_folder_id(dir, "a", again, &err), 0);
+    assert_int_equal(kube_run_folder_id(dir, "b", b, &err), 0);
+    assert_string_equal(a, again);
+    assert_string_not_equal(a, b);
+    assert_int_equal(strlen(a), 32);
+    pst_fs_remove_tree(dir, NULL);
+    pst_manifest m = parsed("name: custom, version: image:1", "");
+    json_t *pod = pod_for(&m);
+    kube_pod p;
+    json_object_set_new(json_object_get(pod, "metadata"), "uid", json_string("u"));
+    assert_true(kube_pod_read(pod, &p));
+    assert_string_equal(p.folder_id, CONF.folder_id);
+    json_decref(pod);
+    pst_manifest_done(&m);
+}
+
 static void test_kube_what_is_no_pod_of_ours_is_passed_over(void **state)
 {
     static const char *const texts[] = {
@@ -397,6 +422,7 @@ int main(void)
                                        cmocka_unit_test(test_kube_a_secret_is_its_pods),
                                        cmocka_unit_test(test_kube_a_pod_tells_what_it_waits_for),
                                        cmocka_unit_test(test_kube_a_pod_is_over_when_the_kubelet_says_so),
+                                       cmocka_unit_test(test_kube_a_pod_tells_which_state_folder_made_it),
                                        cmocka_unit_test(test_kube_what_is_no_pod_of_ours_is_passed_over),
                                        cmocka_unit_test(test_kube_nodes_are_counted_unless_the_operator_says),
                                        cmocka_unit_test(test_kube_quantities),
