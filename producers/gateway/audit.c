@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAITING_MAX = 5000, POLL_US = 100000, END_MS = 3000, TARGET_MAX = 512, STRANGERS_PER_S = 10 };
+enum { WAITING_MAX = 5000, POLL_US = 100000, END_MS = 3000, TARGET_MAX = 512, DENIED_PER_S = 10 };
 
 struct gw_audit {
     gw_state *g;
@@ -22,7 +22,7 @@ struct gw_audit {
     pst_timer *timer;
     pst_metric *lost;
     int64_t second; /* in which so many */
-    int strangers;  /* were recorded */
+    int denied;     /* were recorded */
     int64_t missed;
 };
 
@@ -31,7 +31,8 @@ static bool is_safe(const char *method)
     return !strcmp(method, "GET") || !strcmp(method, "HEAD") || !strcmp(method, "OPTIONS");
 }
 
-/* POST that changes nothing, or that says a number of the thousands that a run has (they stand on `tracking`, with who said them). */
+/* POST that changes nothing, or that says a number of the thousands that a run has (they stand on `tracking`, with who said them). A dry run is one where the
+ * row has it: elsewhere the word means nothing, and whoever adds it changes something all the same. */
 static bool is_passed_over(const pst_http_req *req)
 {
     static const char *const ends[] = {"/infer",     "/search",        "/get-latest-versions", "/log-metric",
@@ -43,7 +44,8 @@ static bool is_passed_over(const pst_http_req *req)
         if (n >= k && !strcmp(pattern + n - k, ends[i]))
             return true;
     }
-    return pst_http_query_bool(req, "dry_run");
+    const gw_route *route = (const gw_route *)(const void *)pst_http_route_of(req);
+    return route && gw_param_find(route, "query", "dry_run") && pst_http_query_bool(req, "dry_run");
 }
 
 static bool is_denied(int status)
@@ -55,22 +57,22 @@ static bool is_wanted(const pst_http_req *req, int status)
 {
     if (!pst_http_path(req)) /* its head was never whole */
         return false;
-    if (!is_safe(pst_http_method(req)))
-        return !is_passed_over(req);
+    if (!is_safe(pst_http_method(req)) && !is_passed_over(req))
+        return true;
     return is_denied(status) && (*gw_caller_of(req)->name || pst_http_header(req, "Authorization"));
 }
 
-/* Strangers could fill the topic as fast as they can ask. */
+/* Strangers, and who goes on asking though the pace is used up, could fill the topic as fast as they can ask. */
 static bool has_room(gw_audit *a, const pst_http_req *req, int status)
 {
-    if (gw_caller_of(req)->roles || !is_denied(status))
+    if (!is_denied(status) || (gw_caller_of(req)->roles && status != 429))
         return true;
     int64_t now = pst_mono_us() / 1000000;
     if (now != a->second) {
         a->second = now;
-        a->strangers = 0;
+        a->denied = 0;
     }
-    if (a->strangers++ < STRANGERS_PER_S)
+    if (a->denied++ < DENIED_PER_S)
         return true;
     a->missed++;
     return false;
@@ -89,7 +91,7 @@ static char *target_of(const pst_http_req *req)
     return text;
 }
 
-static void send_event(gw_audit *a, const pst_audit_event *e)
+static int send_event(gw_audit *a, const pst_audit_event *e)
 {
     pst_err err = {0};
     pst_buf value = {0};
@@ -106,6 +108,7 @@ static void send_event(gw_audit *a, const pst_audit_event *e)
                         e->user ? e->user : "", e->operation, e->status, err.text);
     }
     pst_buf_done(&value);
+    return rc;
 }
 
 static void on_reply(void *arg, const pst_http_req *req, int status)
@@ -134,8 +137,8 @@ static void on_reply(void *arg, const pst_http_req *req, int status)
                          .request_id = c->request_id,
                          .training_id = c->training_id,
                          .missed = a->missed};
-    a->missed = 0;
-    send_event(a, &e);
+    if (send_event(a, &e) == 0)
+        a->missed = 0;
     free(address);
     free(target);
     free(roles);

@@ -138,8 +138,8 @@ def touching(a, b):
     for name in (None, "eve"):
         check(ask(name, "/v1/jobs", "POST", manifest("v", "true"), word="x")[0] == 401, f"{name} submits")
     check(len(p.read(PREFIX + "jobs.requests")) == before, "something that was refused stands on jobs.requests")
-    status, said, _ = ask("olga", f"/v1/jobs/{b}", "DELETE")
-    check(status == 202, f"an operator deletes: {status} {said}")
+    status, said, _ = ask("olga", f"/v1/models/{b}?dry_run=1", "DELETE")  # a word that FfDL's row does not know hides nothing from the audit
+    check(status in (200, 202), f"an operator deletes: {status} {said}")
     until(lambda: b not in ask("olga", "/v1/jobs")[1], 30, "what an operator deletes goes")
     event = next(e for e in p.events("jobs.events") if e["type"] == "DELETED" and e["training_id"] == b)
     check(event["actor"] == "user:olga", f"the deletion was not hers: {event}")
@@ -313,7 +313,7 @@ def audit(a, b):
     events = until(found, 30, "the events of the audit")
     for wanted in ({"user": "ann", "operation": "submitJob", "outcome": "DONE", "status": 202, "request_id": "the-same", "training_id": a, "via": "password", "roles": "user"},
                    {"user": "bob", "operation": "submitJob", "outcome": "DONE", "training_id": b}, {"user": "vera", "operation": "submitJob", "outcome": "DENIED", "status": 403, "request_id": None},
-                   {"user": "ann", "operation": "haltJob", "outcome": "FAILED", "status": 404, "target": f"/v1/jobs/{b}/halt"}, {"user": "olga", "operation": "deleteJob", "outcome": "DONE", "training_id": b},
+                   {"user": "ann", "operation": "haltJob", "outcome": "FAILED", "status": 404, "target": f"/v1/jobs/{b}/halt"}, {"user": "olga", "operation": "deleteModel", "outcome": "DONE", "target": f"/v1/models/{b}"},
                    {"user": None, "outcome": "DENIED", "status": 401, "operation": "submitJob"}, {"user": "ann", "operation": "login", "outcome": "DENIED", "status": 401},
                    {"user": "ann", "operation": "login", "outcome": "DONE", "status": 303, "target": "/login"}, {"user": "ci", "operation": "submitJob", "via": "token", "outcome": "DONE"},
                    {"user": "dora", "operation": "submitJob", "outcome": "DENIED", "status": 403}, {"user": "bob", "operation": "applyPipeline", "outcome": "DENIED", "status": 403},
