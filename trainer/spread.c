@@ -322,7 +322,8 @@ static trainer_node **as_before(const trainer_job *j, const rooms *all)
     room *rooms_left = pst_alloc((all->n + 1) * sizeof *rooms_left);
     trainer_node **to = pst_alloc(((size_t)n + 1) * sizeof *to);
     bool fits = true;
-    memcpy(rooms_left, all->at, all->n * sizeof *rooms_left);
+    if (all->n)
+        memcpy(rooms_left, all->at, all->n * sizeof *rooms_left);
     for (size_t i = 0; i < g->n && fits; i++)
         for (int k = 0; k < g->roles[i].count && fits; k++) {
             room *r = room_of(rooms_left, all->n, j->s.processes[at].node);

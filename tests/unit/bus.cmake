@@ -33,6 +33,7 @@ pst_test(wire_cuts SOURCES mock/test_wire_cuts.c bench/wire/stub.c LIBS pst_bus 
 pst_test(wire_conf SOURCES unit/test_wire_conf.c LIBS pst_bus PkgConfig::RDKAFKA LABELS unit)
 pst_test(wire_where SOURCES live/test_wire_where.c LIBS pst_bus LABELS live TIMEOUT 900)
 pst_test(wire_share SOURCES unit/test_wire_share.c LIBS pst_bus LABELS unit)
+pst_test(wire_idle SOURCES unit/test_wire_idle.c LIBS pst_bus LABELS unit)
 pst_test(wire_net SOURCES unit/test_wire_net.c unit/wire_peer.c LIBS pst_bus LABELS unit)
 pst_fuzz(wire_meta SOURCES fuzz/fuzz_wire_meta.c LIBS pst_bus)
 pst_test(wire_meta SOURCES unit/test_wire_meta.c LIBS pst_bus LABELS unit)

@@ -17,6 +17,7 @@
 
 #define TURN_EVERY_US 500 /* while records lie here: answers are taken in so often */
 #define SLICE_MS      100
+#define TRIED_US      10000 /* what could not be begun is tried again after this, if nothing happens before */
 #define LEAVE_WAIT_MS 3000
 #define FAULTS_MAX    100
 
@@ -251,10 +252,12 @@ static int64_t min64(int64_t a, int64_t b)
 static void turn(wire_consumer *c, int64_t now, int64_t until)
 {
     work(&c->h);
-    int64_t due = min64(until, now + SLICE_MS * 1000);
-    due = min64(due, min64(wire_fetch_due_us(c), wire_offsets_due_us(c)));
+    int64_t due = min64(wire_fetch_due_us(c), wire_offsets_due_us(c));
     if (c->member)
         due = min64(due, wire_group_due_us(c));
+    if (due <= now) /* it was tried just now, and waits for something else: a leader, a coordinator, an answer */
+        due = now + TRIED_US;
+    due = min64(due, min64(until, now + SLICE_MS * 1000));
     wire_net_turn(c->h.net, due > now ? (int)((due - now + 999) / 1000) : 0);
     c->turned_us = pst_mono_us();
     work(&c->h);

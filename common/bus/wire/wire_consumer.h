@@ -73,6 +73,7 @@ typedef struct wire_asked { /* a partition in a fetch session, or in a fetch */
     wire_part *part;
     uint32_t version;
     int64_t offset;
+    int32_t epoch;  /* of its leader, as it was told */
     uint8_t id[16]; /* of the topic, as it was asked for */
     bool listed;    /* scratch */
 } wire_asked;

@@ -162,7 +162,7 @@ static int32_t node_of(wire_consumer *c, wire_part *p, int64_t now)
         wire_net_stale(c->h.net, p->topic);
         return -1;
     }
-    int32_t node = p->partition < t->n ? t->leader[p->partition] : -1;
+    int32_t node = p->partition >= 0 && p->partition < t->n ? t->leader[p->partition] : -1;
     if (node < 0) {
         wire_net_stale(c->h.net, p->topic);
         p->not_before_us = now + c->conf->fetch_error_backoff_ms * 1000LL;
@@ -226,8 +226,14 @@ static void put_part(wire_out *o, int16_t version, const wire_part *p, int32_t e
     wire_put_tags(o);
 }
 
+/* The leader's, where it is asked: it refuses a reader who knows less, or more. */
+static int32_t epoch_of(const wire_part *p, const wire_topic *t)
+{
+    return t && p->partition >= 0 && p->partition < t->n && p->replica < 0 ? t->leader_epoch[p->partition] : -1;
+}
+
 /* What the session has to hold for this request: what is wanted of this broker in this way. What was in it and is not is marked, and forgotten. */
-static size_t list_wanted(wire_source *s, wire_part **fresh, wire_asked *gone, size_t *ret_gone)
+static size_t list_wanted(wire_source *s, bool by_id, wire_part **fresh, wire_asked *gone, size_t *ret_gone)
 {
     wire_consumer *c = s->of;
     int64_t now = pst_mono_us();
@@ -238,10 +244,13 @@ static size_t list_wanted(wire_source *s, wire_part **fresh, wire_asked *gone, s
         wire_part *p = c->parts[i];
         if (!is_wanted(c, p, now) || at_end(p) != s->waits || node_of(c, p, now) != s->node)
             continue;
+        const wire_topic *t = wire_net_topic(c->h.net, p->topic);
         wire_asked *a = session_find(s, p);
+        if (a && by_id && t && memcmp(a->id, t->id, sizeof a->id) != 0)
+            a = NULL; /* the topic was made anew: to the broker this is another partition */
         if (a)
             a->listed = true;
-        if (!a || a->offset != p->fetch || a->version != p->version)
+        if (!a || a->offset != p->fetch || a->version != p->version || a->epoch != epoch_of(p, t))
             fresh[n_fresh++] = p;
         p->asked = p->version + 1;
     }
@@ -263,7 +272,7 @@ static void put_fetch(void *owner, wire_call *call, int16_t version, wire_out *o
     wire_consumer *c = s->of;
     wire_part **fresh = pst_alloc((c->n_parts + 1) * sizeof(void *));
     wire_asked *gone = pst_alloc((s->n + 1) * sizeof *gone);
-    size_t n_gone = 0, n_fresh = list_wanted(s, fresh, gone, &n_gone);
+    size_t n_gone = 0, n_fresh = list_wanted(s, version >= 13, fresh, gone, &n_gone);
     if (version < 15)
         wire_put_i32(o, -1); /* we are no replica */
     wire_put_i32(o, s->waits ? c->conf->fetch_wait_ms : 0);
@@ -276,7 +285,6 @@ static void put_fetch(void *owner, wire_call *call, int16_t version, wire_out *o
     for (size_t i = 0; i < n_fresh; i++) {
         wire_part *p = fresh[i];
         const wire_topic *t = wire_net_topic(c->h.net, p->topic);
-        int32_t epoch = t && p->partition < t->n && p->replica < 0 ? t->leader_epoch[p->partition] : -1;
         wire_asked *a = session_find(s, p);
         if (!a) {
             s->has = pst_array_room(s->has, s->n, &s->cap, sizeof *s->has);
@@ -285,10 +293,11 @@ static void put_fetch(void *owner, wire_call *call, int16_t version, wire_out *o
         }
         a->version = p->version;
         a->offset = p->fetch;
+        a->epoch = epoch_of(p, t);
         if (t)
             memcpy(a->id, t->id, sizeof a->id);
         put_topic(o, version, p, a->id);
-        put_part(o, version, p, epoch, a->offset);
+        put_part(o, version, p, a->epoch, a->offset);
         wire_put_tags(o);
     }
     bool whole = s->session == 0;
@@ -310,10 +319,15 @@ static void put_fetch(void *owner, wire_call *call, int16_t version, wire_out *o
 /* ---- the answer -------------------------------------------------------------------------------------------------------------------------- */
 
 /* The position is not there any more. */
-static void out_of_range(wire_consumer *c, wire_part *p, int64_t now)
+static void out_of_range(wire_consumer *c, wire_part *p, int32_t said_by, int64_t now)
 {
-    if (p->replica >= 0) { /* a follower may be behind: the leader decides */
+    if (p->replica >= 0 ||
+        said_by != wire_net_leader(c->h.net, p->topic, p->partition)) { /* a follower may be behind: the leader decides */
         p->replica = -1;
+        return;
+    }
+    if (p->first) { /* what lies here is given first: it is there */
+        p->not_before_us = now + c->conf->fetch_error_backoff_ms * 1000LL;
         return;
     }
     if (c->reset_error) {
@@ -329,13 +343,13 @@ static void out_of_range(wire_consumer *c, wire_part *p, int64_t now)
         c->h.to.moved(c->h.to.owner);
 }
 
-static void part_failed(wire_consumer *c, wire_part *p, int code, int64_t now)
+static void part_failed(wire_consumer *c, wire_part *p, int32_t said_by, int code, int64_t now)
 {
     p->not_before_us = now + c->conf->fetch_error_backoff_ms * 1000LL;
     switch (code) {
     case OFFSET_OUT_OF_RANGE:
         p->not_before_us = now;
-        out_of_range(c, p, now);
+        out_of_range(c, p, said_by, now);
         return;
     case BUS_ERR_UNKNOWN_TOPIC_OR_PART:
     case BUS_ERR_LEADER_NOT_AVAILABLE:
@@ -426,7 +440,7 @@ static void take_part(wire_source *s, wire_asked *asked, const wire_answer *a, c
     }
     if (f->code) {
         free(f->aborts);
-        part_failed(c, p, f->code, now);
+        part_failed(c, p, s->node, f->code, now);
         return;
     }
     p->told_us = 0;

@@ -81,14 +81,17 @@ static void put_beat(void *owner, wire_call *call, int16_t version, wire_out *o)
     if (version >= 1)
         wire_put_str(o, NULL); /* topics by a pattern */
     wire_put_str(o, all ? c->conf->remote_assignor : NULL);
+    /* What is to be given back is ours until the owner has heard of it: so nothing is said of partitions while news wait for him. */
+    bool may_say = !c->events && !g->telling, says = all || g->acknowledge;
     if (g->generation <= 0)
         wire_put_count(o, 0); /* it joins: with nothing */
-    else if (all || g->acknowledge)
+    else if (says && may_say)
         put_owned(g, o);
     else
         put_null_array(o);
     wire_put_tags(o);
-    g->acknowledge = g->whole = false;
+    g->acknowledge = says && !may_say && g->generation > 0;
+    g->whole = false;
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------------------------------------ */

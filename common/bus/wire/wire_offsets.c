@@ -314,6 +314,8 @@ int wire_offsets_commit(wire_consumer *c, const bus_places *list, int timeout_ms
     if (!list->n)
         return 0;
     int64_t until = pst_mono_us() + timeout_ms * 1000LL;
+    if (c->member && !wire_group_has(c)) /* of an empty group the coordinator would take it, as from somebody who is in none */
+        return wire_group_commit_code(c, BUS_ERR_UNKNOWN_MEMBER_ID);
     bus_group *as = wire_group_now(c);
     committing k = {.group = c->name, .as = as, .list = list};
     int code;
