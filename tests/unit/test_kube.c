@@ -286,8 +286,8 @@ static void test_kube_what_is_no_pod_of_ours_is_passed_over(void **state)
         "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{\"penstock/process\":\"a/1/../../etc\"}}}",
         "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{\"penstock/process\":\"a/0/b\"}}}",
         "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{\"penstock/process\":\"a/99999999999999999999/b\"}}}",
-        "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{\"penstock/process\":\"a/1/"
-        "a-name-of-a-process-that-is-far-too-long\"}}}"};
+        ("{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":{\"penstock/process\":\"a/1/"
+         "a-name-of-a-process-that-is-far-too-long\"}}}")};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         kube_pod p;
         json_t *j = json_loads(texts[i], 0, NULL);

@@ -102,7 +102,10 @@ static void test_wire_conf_what_we_have_not_is_refused_with_the_cure(void **stat
     refused((const char *[]){"security.protocol", "sasl_plaintext", "sasl.mechanism", "OAUTHBEARER", "sasl.oauthbearer.method", "oidc",
                              "sasl.oauthbearer.token.endpoint.url", "https://id.example/token", NULL},
             BUS_PROP_CONSUMER, "bus: rdkafka");
-    refused((const char *[]){"ssl.certificate.location", "c.pem", NULL}, BUS_PROP_PRODUCER, "ssl.key.location");
+    refused((const char *[]){"security.protocol", "ssl", "ssl.certificate.location", "c.pem", NULL}, BUS_PROP_PRODUCER, "ssl.key.location");
+    refused((const char *[]){"ssl.ca.location", "ca.pem", NULL}, BUS_PROP_PRODUCER, "set security.protocol=ssl");
+    refused((const char *[]){"security.protocol", "ssl", "sasl.username", "u", "sasl.password", "p", NULL}, BUS_PROP_CONSUMER,
+            "set security.protocol=sasl_ssl");
     refused((const char *[]){"session.timeout.ms", "1000", "heartbeat.interval.ms", "1000", NULL}, BUS_PROP_CONSUMER, "session.timeout.ms");
     refused((const char *[]){"receive.message.max.bytes", "1000000", NULL}, BUS_PROP_CONSUMER, "fetch.max.bytes");
 }

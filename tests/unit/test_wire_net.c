@@ -650,7 +650,11 @@ static void test_wire_net_tokens_of_a_file(void **state)
 
 static void scram_says(const char *first, const char *second, const char *why)
 {
-    const bus_kv forced[] = {{"sasl.mechanism", "SCRAM-SHA-256"}, {"sasl.username", "a=b,c"}, {"sasl.password", "hush"}, {NULL, NULL}};
+    const bus_kv forced[] = {{"security.protocol", "sasl_plaintext"},
+                             {"sasl.mechanism", "SCRAM-SHA-256"},
+                             {"sasl.username", "a=b,c"},
+                             {"sasl.password", "hush"},
+                             {NULL, NULL}};
     pst_bus_conf *c = pst_bus_conf_new("h", NULL);
     wire_conf *wc;
     pst_err err = {0};
@@ -705,7 +709,8 @@ static void test_wire_net_scram_believes_nobody(void **state)
 
 static void test_wire_net_servers_that_are_none(void **state)
 {
-    const char *wrong[] = {"host:", "host:0", "host:65536", "host:x", "[::1", "[::1]9092", ":9092", ",", "a:1,b:c"};
+    const char *wrong[] = {"host:", "host:0",  "host:65536",      "host:x",          "[::1",      "[::1]9092", ":9092",
+                           ",",     "a:1,b:c", "SSL://host:9093", "SASL_SSL://host", "foo://host"};
     const char *right[] = {"host", "host:1", "[::1]:9092", "[::1]", "::1", "PLAINTEXT://h:9092,i", " a:1 , b:2 "};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong + sizeof right / sizeof *right; i++) {
         bool ok = i >= sizeof wrong / sizeof *wrong;

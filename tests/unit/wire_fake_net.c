@@ -9,6 +9,7 @@
 #include <string.h>
 
 struct wire_call {
+    size_t splices;
     struct wire_call *next;
     wire_net *net;
     const wire_api *api;
@@ -549,6 +550,8 @@ wire_call *wire_net_call(wire_net *net, int32_t node, const wire_api *api, int t
 
 void wire_call_splice(wire_call *call, wire_block *block)
 {
+    call->splices++;
+    PST_ASSERT(call->splices <= WIRE_SPLICES);
     pst_buf_add(&call->body, block->data, block->len);
 }
 

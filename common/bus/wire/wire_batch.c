@@ -206,7 +206,7 @@ static inline bool get_record(wire_records *r, pst_record *ret)
     if (!get_zigzag(&at, end, 64, &time_delta) || !get_zigzag(&at, end, 32, &offset_delta))
         return false;
     /* one comparison each way: offsets rise, and none is behind the last that the head names */
-    if (offset_delta < 0 || h->base_offset + offset_delta <= r->last || h->base_offset + offset_delta > h->last_offset)
+    if (offset_delta < 0 || offset_delta > h->last_offset - h->base_offset || h->base_offset + offset_delta <= r->last)
         return false;
     if (!get_run(&at, end, &ret->key, &ret->key_len) || !get_run(&at, end, &ret->value, &ret->value_len))
         return false;

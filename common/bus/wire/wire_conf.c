@@ -464,8 +464,12 @@ static int take_users(wire_conf *c, const pst_bus_conf *conf, bus_prop_scope kin
 
 static int check_login(const wire_conf *c, pst_err *err)
 {
+    bool tls = c->security == WIRE_TLS;
     if (c->security != WIRE_SASL_PLAINTEXT && c->security != WIRE_SASL_TLS)
-        return 0;
+        return c->username || c->password
+                   ? bad(err, "sasl.username or sasl.password is set, and security.protocol=%s logs nobody in: set security.protocol=%s",
+                         tls ? "ssl" : "plaintext", tls ? "sasl_ssl" : "sasl_ssl (or sasl_plaintext)")
+                   : 0;
     if (c->mechanism < 0)
         return bad(err, "security.protocol asks for SASL, and sasl.mechanism is not set: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or "
                         "OAUTHBEARER; for GSSAPI " CURE);
@@ -489,6 +493,9 @@ static int check_login(const wire_conf *c, pst_err *err)
 static int check_tls(const wire_conf *c, pst_err *err)
 {
     bool cert = c->certificate_location || c->certificate_pem, key = c->key_location || c->key_pem;
+    if ((cert || key || c->ca_location || c->ca_pem || c->keystore_location) && c->security != WIRE_TLS && c->security != WIRE_SASL_TLS)
+        return bad(err, "ssl.* is set, and security.protocol=%s encrypts nothing: set security.protocol=%s",
+                   c->security == WIRE_PLAINTEXT ? "plaintext" : "sasl_plaintext", c->security == WIRE_PLAINTEXT ? "ssl" : "sasl_ssl");
     if (cert != key)
         return bad(err, "%s is set without %s: a client's certificate needs both", cert ? "ssl.certificate.location" : "ssl.key.location",
                    cert ? "ssl.key.location" : "ssl.certificate.location");

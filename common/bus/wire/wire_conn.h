@@ -24,7 +24,6 @@ enum {
     WIRE_LANES = 4,
     WIRE_IN = 16384,                 /* read ahead of an answer */
     WIRE_OUT_AHEAD = 65536,          /* bytes that wait for the socket before further requests are written */
-    WIRE_SPLICES = 1024,             /* of one request */
     WIRE_NODES = 10000,              /* brokers kept */
     WIRE_ANSWERS_A_TURN = 64,        /* of one connection, so that each has its turn */
     WIRE_LOGIN_ANSWER_MAX = 1 << 20, /* of versions and tokens: nobody has logged in yet */

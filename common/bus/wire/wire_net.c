@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { LOOK_MS = 100, DEFAULT_PORT = 9092 }; /* how often a wait looks whether the stop was forced */
 
@@ -66,11 +67,20 @@ wire_node *wire_node_put(wire_net *net, int32_t id, const char *host, int port, 
     return node;
 }
 
+/* NULL, or how this server is to be spoken to other than security.protocol says: the wish of a name that asks for TLS is not left aside. */
+static const char *other_protocol(const char *text, int security)
+{
+    static const char *const names[] = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"};
+    const char *proto = strstr(text, "://");
+    size_t len = proto ? (size_t)(proto - text) : 0;
+    return !proto || (strlen(names[security]) == len && !strncasecmp(text, names[security], len)) ? NULL : names[security];
+}
+
 static bool parse_server(const char *text, char *host, size_t size, int *ret_port)
 {
     const char *proto = strstr(text, "://");
     if (proto)
-        text = proto + 3; /* librdkafka takes one, and so do we; security.protocol decides */
+        text = proto + 3;
     const char *end, *port = NULL;
     if (*text == '[') {
         end = strchr(++text, ']');
@@ -102,7 +112,11 @@ static int put_servers(wire_net *net, pst_err *err)
     for (char *one = strtok_r(list, ", ", &save); one && rc >= 0; one = strtok_r(NULL, ", ", &save)) {
         char host[256];
         int port;
-        if (!parse_server(one, host, sizeof host, &port))
+        const char *is = other_protocol(one, net->conf->security);
+        if (is)
+            rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "bootstrap.servers: \"%.200s\" names another protocol than security.protocol, which says %s", one, is);
+        else if (!parse_server(one, host, sizeof host, &port))
             rc = pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "bootstrap.servers: \"%.200s\" is not HOST:PORT", one);
         else
             wire_node_put(net, id--, host, port, NULL)->listed = true;

@@ -95,6 +95,7 @@ typedef void (*wire_on_answer)(void *owner, wire_call *call, const wire_answer *
 typedef void (*wire_put_body)(void *owner, wire_call *call, int16_t version, wire_out *out);
 wire_call *wire_net_call(wire_net *net, int32_t node, const wire_api *api, int timeout_ms, wire_put_body put, wire_on_answer answered,
                          void *owner);
+enum { WIRE_SPLICES = 1024 }; /* of one request, at most */
 /* While its body is put: the bytes of the block (a use is taken) follow here, without being copied. */
 void wire_call_splice(wire_call *call, wire_block *block);
 void wire_call_forget(wire_call *call); /* no callback any more; its answer is thrown away when it comes */

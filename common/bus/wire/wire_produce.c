@@ -479,7 +479,7 @@ static bool may_join(wire_producer *p, wire_ppart *part)
 static wire_preq *request_to(wire_producer *p, wire_preq **now_made, size_t n, int32_t node, size_t more)
 {
     for (size_t i = 0; i < n; i++)
-        if (now_made[i]->node == node && now_made[i]->bytes + more <= (size_t)p->conf->message_max_bytes)
+        if (now_made[i]->node == node && now_made[i]->n < WIRE_SPLICES && now_made[i]->bytes + more <= (size_t)p->conf->message_max_bytes)
             return now_made[i];
     return NULL;
 }
