@@ -262,19 +262,18 @@ static void say_hello(learn_dial *d)
         hang_up(d, strerror(errno));
 }
 
-static int refused(learn_dial *d, const learn_welcome *w, pst_err *err)
+/* A refusal proves nothing: whoever holds the port can say it. So none ends a training; who is told of a later generation is not let in, and gives up as
+ * one does whom nobody answers. */
+static bool refused(learn_dial *d, const learn_welcome *w)
 {
     switch (w->answer) {
-    case LEARN_REFUSED_STALE:
-        return pst_err_set(err, PST_EFENCED, PST_CLASS_FATAL, "ring", 0,
-                           "rank %u is of generation %u already, and this is generation %u: it is over", d->whom, w->generation,
-                           d->run->generation);
-    case LEARN_REFUSED_NEWER: hang_up(d, "one of an earlier generation is still there"); return 0;
-    case LEARN_REFUSED_JOB: hang_up(d, "one of another job is there"); return 0;
-    case LEARN_REFUSED_PLACE: hang_up(d, "it awaits another than this one, or is another itself"); return 0;
+    case LEARN_REFUSED_STALE: hang_up(d, "it says that it is of a later generation, so that this one is over"); return true;
+    case LEARN_REFUSED_NEWER: hang_up(d, "one of an earlier generation is still there"); return true;
+    case LEARN_REFUSED_JOB: hang_up(d, "one of another job is there"); return true;
+    case LEARN_REFUSED_PLACE: hang_up(d, "it awaits another than this one, or is another itself"); return true;
     case LEARN_WELCOME: break;
     }
-    return 1;
+    return false;
 }
 
 /* 1: connected for good. */
@@ -294,9 +293,8 @@ static int hear_welcome(learn_dial *d, learn_met *ret, pst_err *err)
         hang_up(d, "something else answers there");
         return 0;
     }
-    int rc = refused(d, &w, err);
-    if (rc <= 0)
-        return rc;
+    if (refused(d, &w))
+        return 0;
     learn_ring_mac(d->run, "welcome", d->hello, w.nonce, mac);
     if (!learn_ring_mac_same(mac, w.mac)) {
         hang_up(d, "what answers there does not know the generation's secret");

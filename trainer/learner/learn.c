@@ -264,6 +264,11 @@ static int read_data(learn *l, pst_err *err)
 static int set_up(learn *l, pst_err *err)
 {
     l->training = learn_training_new(&l->s, &l->ready, l->pool);
+    size_t n = learn_net_parameters(l->training->net), most = PST_CHECKPOINT_BYTES_MAX / 16 - (1 << 16);
+    if (n > most)
+        return pst_err_set(
+            err, PST_ELIMIT, PST_CLASS_FATAL, "learner", 0,
+            "the network has %zu parameters; %zu are what a checkpoint holds: make penstock.learner.hidden fewer or narrower", n, most);
     say(l, "%s of %zu parameters, %zu records to train on, %zu to validate", l->s.autoencoder ? "autoencoder" : "mlp",
         learn_net_parameters(l->training->net), l->ready.all_train, l->ready.all_rows - l->ready.all_train);
     if (!l->resumed)
