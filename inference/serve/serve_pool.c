@@ -563,9 +563,11 @@ static void *work(void *arg)
     struct serve_worker *me = arg;
     serve_pool *p = me->p;
     pthread_mutex_lock(&p->lock);
-    while (!p->stop) {
+    for (;;) {
         if (!me->number)
             look_at_the_time(p);
+        if (p->stop) /* asked behind what lets go of the lock: who is told to stop meanwhile would not be woken again */
+            break;
         serve_model *m = me->number ? longest_waiting(p) : NULL;
         if (p->first && (!m || pst_mono_us() - m->first->lined_us < COMPANY_US)) {
             serve_job *job = p->first;
