@@ -266,14 +266,23 @@ static void await(atomic_int *what, int n)
     assert_int_equal(*what, n);
 }
 
+static uint64_t counts[5];
+static atomic_int counted;
+
+static void count(void *arg)
+{
+    pst_http_counts(http, counts);
+    counted++;
+}
+
 static void await_nobody(void)
 {
-    uint64_t counts[5] = {0};
-    for (int i = 0; i < NET_MS; i++) { /* read across threads: numbers, and only until they say what is awaited */
-        pst_http_counts(http, counts);
+    for (int64_t until = pst_mono_us() + NET_MS * 1000LL; pst_mono_us() < until; pst_sleep_ms(1)) {
+        int before = counted;
+        assert_int_equal(pst_loop_post(loop, count, NULL), 0);
+        await(&counted, before + 1);
         if (!counts[2] && !counts[3])
             return;
-        pst_sleep_ms(1);
     }
     fail_msg("%d connections, %d streams are left", (int)counts[2], (int)counts[3]);
 }
