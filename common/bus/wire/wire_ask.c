@@ -19,32 +19,6 @@
 static const wire_api list_api = {.key = 2, .min = 4, .max = 6, .flexible = 6, .name = "ListOffsets"};
 static const wire_api committed_api = {.key = 9, .min = 7, .max = 9, .flexible = 6, .name = "OffsetFetch"};
 
-enum { FENCED_LEADER_EPOCH = 74, UNKNOWN_LEADER_EPOCH = 75, OFFSET_NOT_AVAILABLE = 78 };
-
-bool wire_is_passing(int code)
-{
-    switch (code) {
-    case BUS_ERR__TRANSPORT:
-    case BUS_ERR__TIMED_OUT:
-    case BUS_ERR__WAIT_CACHE:
-    case BUS_ERR_UNKNOWN_TOPIC_OR_PART: /* a broker that has just become its leader */
-    case BUS_ERR_LEADER_NOT_AVAILABLE:
-    case BUS_ERR_NOT_LEADER_FOR_PARTITION:
-    case BUS_ERR_REQUEST_TIMED_OUT:
-    case BUS_ERR_BROKER_NOT_AVAILABLE:
-    case BUS_ERR_REPLICA_NOT_AVAILABLE:
-    case BUS_ERR_NETWORK_EXCEPTION:
-    case BUS_ERR_COORDINATOR_LOAD_IN_PROGRESS:
-    case BUS_ERR_COORDINATOR_NOT_AVAILABLE:
-    case BUS_ERR_NOT_COORDINATOR:
-    case BUS_ERR_KAFKA_STORAGE_ERROR:
-    case FENCED_LEADER_EPOCH:
-    case UNKNOWN_LEADER_EPOCH:
-    case OFFSET_NOT_AVAILABLE: return true;
-    default: return false;
-    }
-}
-
 /* ---- one question -------------------------------------------------------------------------------------------------------------------- */
 
 wire_ask *wire_ask_new(const wire_handle *h, const char *group, void (*answered)(void *owner, wire_ask *ask), void *owner)

@@ -4,6 +4,7 @@
 #define PST_WIRE_ASK_H
 
 #include "common/bus/wire/wire.h"
+#include "common/bus/wire/wire_codes.h"
 
 /* Of one broker (ListOffsets) or a group's coordinator (OffsetFetch), about any number of partitions. */
 typedef struct wire_ask wire_ask;
@@ -33,8 +34,6 @@ wire_ask *wire_ask_new(const wire_handle *h, const char *group, void (*answered)
 wire_asked_place *wire_ask_add(wire_ask *ask, const char *topic, int32_t partition, int64_t offset, void *arg);
 void wire_ask_send(wire_ask *ask, int32_t node, int timeout_ms);
 void wire_ask_free(wire_ask *ask); /* also one that is under way; NULL-safe */
-/* This may be over soon: leaders and coordinators that move, a broker that is away. */
-bool wire_is_passing(int code);
 
 /* bus_common_ops */
 int wire_ask_topic(wire_handle *h, const char *name, int timeout_ms, bus_topic *ret);

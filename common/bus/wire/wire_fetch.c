@@ -10,6 +10,7 @@
  *
  * Read-committed (KIP-98): the broker ends its answer at the last stable offset and names the transactions in it that were aborted. One is over with its
  * marker, a control batch, so data of a producer is skipped from its first offset on until there; control batches are never handed out. */
+#include "common/bus/wire/wire_codes.h"
 #include "common/bus/wire/wire_consumer.h"
 #include "common/base/array.h"
 #include "common/base/clock.h"
@@ -32,10 +33,6 @@ enum { /* of Fetch alone */
        OFFSET_OUT_OF_RANGE = 1,
        FETCH_SESSION_ID_NOT_FOUND = 70,
        INVALID_FETCH_SESSION_EPOCH = 71,
-       FENCED_LEADER_EPOCH = 74,
-       UNKNOWN_LEADER_EPOCH = 75,
-       OFFSET_NOT_AVAILABLE = 78,
-       UNKNOWN_TOPIC_ID = 100,
        INCONSISTENT_TOPIC_ID = 103,
        FETCH_SESSION_TOPIC_ID_ERROR = 106,
 };
@@ -356,10 +353,10 @@ static void part_failed(wire_consumer *c, wire_part *p, int32_t said_by, int cod
     case BUS_ERR_NOT_LEADER_FOR_PARTITION:
     case BUS_ERR_REPLICA_NOT_AVAILABLE:
     case BUS_ERR_KAFKA_STORAGE_ERROR:
-    case FENCED_LEADER_EPOCH:
-    case UNKNOWN_LEADER_EPOCH:
-    case OFFSET_NOT_AVAILABLE:
-    case UNKNOWN_TOPIC_ID:
+    case WIRE_ERR_FENCED_LEADER_EPOCH:
+    case WIRE_ERR_UNKNOWN_LEADER_EPOCH:
+    case WIRE_ERR_OFFSET_NOT_AVAILABLE:
+    case WIRE_ERR_UNKNOWN_TOPIC_ID:
     case INCONSISTENT_TOPIC_ID:
         p->replica = -1;
         wire_net_stale(c->h.net, p->topic);

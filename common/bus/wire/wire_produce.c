@@ -10,6 +10,7 @@
  * A broker that says "out of order" of a batch whose predecessors are all acknowledged has forgotten our numbers, and has not written it: like a
  * batch behind a gap it goes out under a new producer id. */
 #include "common/base/hash.h"
+#include "common/bus/wire/wire_codes.h"
 #include "common/bus/wire/wire_producer.h"
 #include "common/base/array.h"
 #include "common/base/clock.h"
@@ -17,13 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DUPLICATE_SEQUENCE   46
-#define INVALID_ID_MAPPING   49
-#define FENCED_LEADER_EPOCH  74
-#define UNKNOWN_LEADER_EPOCH 75
-#define UNKNOWN_TOPIC_ID     100
-#define ABORTABLE            120
-#define THROTTLED            89
+#define DUPLICATE_SEQUENCE 46
+#define INVALID_ID_MAPPING 49
+#define ABORTABLE          120
+#define THROTTLED          89
 
 #define NO_LEADER_US 100000
 
@@ -171,29 +169,11 @@ static bool seal(wire_producer *p, wire_pbatch *b)
 
 /* ---- answers ------------------------------------------------------------------------------------------------------------------------------- */
 
+/* What passes of any question, and of Produce alone. */
 static bool is_passing(int code)
 {
-    switch (code) {
-    case BUS_ERR_UNKNOWN_TOPIC_OR_PART:
-    case BUS_ERR_LEADER_NOT_AVAILABLE:
-    case BUS_ERR_NOT_LEADER_FOR_PARTITION:
-    case BUS_ERR_REQUEST_TIMED_OUT:
-    case BUS_ERR_BROKER_NOT_AVAILABLE:
-    case BUS_ERR_REPLICA_NOT_AVAILABLE:
-    case BUS_ERR_NETWORK_EXCEPTION:
-    case BUS_ERR_COORDINATOR_LOAD_IN_PROGRESS:
-    case BUS_ERR_COORDINATOR_NOT_AVAILABLE:
-    case BUS_ERR_NOT_COORDINATOR:
-    case BUS_ERR_NOT_ENOUGH_REPLICAS:
-    case BUS_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-    case BUS_ERR_CONCURRENT_TRANSACTIONS:
-    case BUS_ERR_KAFKA_STORAGE_ERROR:
-    case FENCED_LEADER_EPOCH:
-    case UNKNOWN_LEADER_EPOCH:
-    case UNKNOWN_TOPIC_ID:
-    case THROTTLED: return true;
-    default: return false;
-    }
+    return wire_is_passing(code) || code == BUS_ERR_NOT_ENOUGH_REPLICAS || code == BUS_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND ||
+           code == BUS_ERR_CONCURRENT_TRANSACTIONS || code == WIRE_ERR_UNKNOWN_TOPIC_ID || code == THROTTLED;
 }
 
 /* Might the broker have written it though it says so? */
