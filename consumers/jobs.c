@@ -144,6 +144,7 @@ static void row_time(const char *name, int64_t us)
         printf("  %-12s %s  (%s ago)\n", name, pst_time_text(us, text), ago(us, span));
 }
 
+/* Only what is known: a row without a value is left out, so that what is there can be believed. */
 static void print_job(const pst_job_state *s)
 {
     printf("%s\n", s->training_id);

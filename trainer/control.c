@@ -73,6 +73,7 @@ static void halt(const asked *a)
     }
 }
 
+/* What could never run again is refused now, with the cure, in place of waiting for ever: nodes, isolation and queues may have changed since it stopped. */
 static void resume(const asked *a)
 {
     trainer_job *j = a->j;

@@ -172,6 +172,8 @@ static void claim_node(trainer_node *n, const trainer_job *j)
     n->claim_stands = true;
 }
 
+/* One node for one job: victims are claims on a node, and of the nodes that would do the one is taken where the fewest more have to halt; those that are on
+ * their way out already cost nobody anything. */
 char *tcore_preempt(tcore *c, const trainer_job *j)
 {
     size_t n = 0, best = 0, best_going = 0;

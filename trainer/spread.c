@@ -392,6 +392,8 @@ trainer_node **trainer_spread_place(const tcore *c, const trainer_job *j, char *
     return to;
 }
 
+/* Room is kept by whole capacities, not by what is free: the nodes where it could run at all. Of equal ones those that are nearest to being free, and where
+ * it was before. */
 trainer_part *trainer_spread_keep(const tcore *c, const trainer_job *j, size_t *ret_n)
 {
     const trainer_gang *g = j->gang;

@@ -233,6 +233,7 @@ static char *bearer(const kube_access *a)
     return header;
 }
 
+/* The token is read anew for each call, since it is rotated under us, and wiped behind it. */
 void kube_call(const kube_access *a, pst_fetch *f, const char *method, const char *path, const kube_call_as *as,
                pst_fetch_answer *ret_answer)
 {

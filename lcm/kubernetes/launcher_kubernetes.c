@@ -759,6 +759,7 @@ static void kube_close(void *launcher)
     free(k);
 }
 
+/* In the order in which an error is nearest to its cause: who we are, whose pods are ours, what the cluster has, and only then the watch, which needs all three. */
 static int kube_open(const pst_launcher_conf *conf, void **ret_launcher, pst_err *err)
 {
     kube *k = pst_alloc(sizeof *k);

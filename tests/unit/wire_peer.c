@@ -1,4 +1,4 @@
-/* wire_peer.c - see wire_peer.h. */
+/* wire_peer.c - a broker that is played in the test's own thread, so that what comes when is the test's choice and no run differs from another. */
 #include "wire_peer.h"
 
 #include "common/base/err.h"

@@ -72,6 +72,7 @@ static int parse_manifest(const char *text, size_t len, pst_manifest *m, pst_err
     return rc;
 }
 
+/* Started by a supervisor all comes from the run's folder; by hand from options, and the environment that a supervisor would set stands in for those left out. */
 static int learn(const learn_opts *o, const pst_settings *settings, pst_err *err)
 {
     pst_rundir_spec spec = {0};

@@ -149,6 +149,8 @@ static int agree(learn_data *d, const pst_learn_settings *s, pst_err *err)
     return rc;
 }
 
+/* Ranks above 0 must know the features before they read, and rank 0 knows them only from its first records where the manifest names none: so it reads first,
+ * and the others wait for its list. */
 int learn_shares_read_topics(learn_data *d, pst_learn_settings *s, pst_client *client, const pst_data_store *stores, size_t n_stores,
                              const learn_checkpoint *last, const learn_source_hooks *hooks, pst_err *err)
 {

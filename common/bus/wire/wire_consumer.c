@@ -318,7 +318,6 @@ static void poll_until(wire_consumer *c, int64_t until, bool tell, pst_record *r
     own(c);
     for (bool turned = false;;) {
         int64_t now = pst_mono_us();
-        c->polled_us = now;
         if (turned || now - c->turned_us >= TURN_EVERY_US) {
             turn(c, now, turned ? until : now);
             turned = true;

@@ -147,7 +147,7 @@ typedef struct wire_consumer {
     wire_fault *faults, **faults_end;
     wire_fault *told; /* the one that was told last: what the run says lies here */
     size_t n_faults;
-    int64_t turned_us, polled_us;
+    int64_t turned_us;
     int fatal_code;
     char fatal_text[300];
     bool fatal_told;

@@ -35,7 +35,7 @@ struct wire_group {
     char *told_member;
     int32_t told_generation;
     wire_call *call, *beat;
-    int64_t beat_us, heard_us, not_before_us, watch_us;
+    int64_t beat_us, not_before_us, watch_us;
     /* the leader's: what JoinGroup's answer told, until it is shared out */
     wire_block *block;
     wire_member *members;

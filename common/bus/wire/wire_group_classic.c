@@ -113,8 +113,7 @@ static void on_sync(void *owner, wire_call *call, const wire_answer *a)
         return;
     }
     g->state = WIRE_STABLE;
-    g->heard_us = pst_mono_us();
-    g->beat_us = g->heard_us + g->of->conf->heartbeat_ms * 1000LL;
+    g->beat_us = pst_mono_us() + g->of->conf->heartbeat_ms * 1000LL;
     g->fault_code = 0;
     wire_group_given(g, &x.target);
 }
@@ -357,10 +356,8 @@ static void on_beat(void *owner, wire_call *call, const wire_answer *a)
         if (in.bad)
             code = BUS_ERR__TRANSPORT;
     }
-    if (!code) {
-        g->heard_us = pst_mono_us();
+    if (!code)
         return;
-    }
     if (g->state == WIRE_STABLE || (g->state == WIRE_OUT && code != BUS_ERR_REBALANCE_IN_PROGRESS && !g->call))
         wire_group_failed(g, "Heartbeat", code);
 }
