@@ -11,6 +11,8 @@ const char *pst_plan_backend_of(const char *device);
 /* What computes a plan that was made with the backend "cuda", "cuda:N" or "auto": "cuda:0" or "cpu"; it may change with a run, when a device is
  * lost. *ret_why: why it is that one, "" = it was not to choose. Both are the plan's. */
 const char *pst_plan_device(const pst_plan *p, const char **ret_why);
+/* What computed the run that ended last: N of cuda:N, -1 = the CPU. Not always what pst_plan_device says: "auto" leaves small runs to the CPU. */
+int pst_plan_ran_on(const pst_plan *p);
 /* Threads of a run, the caller's with them: fewer than asked for where the process may not use so many CPUs. */
 int pst_plan_threads(const pst_plan *p);
 /* Under "auto": why the CPU took over from a device. 0 = it did not; PST_EIO the device is lost, PST_ETIMEDOUT it does not answer; else something that the device

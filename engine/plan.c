@@ -97,6 +97,11 @@ int pst_plan_threads(const pst_plan *p)
     return eng_workers_count(p->workers);
 }
 
+int pst_plan_ran_on(const pst_plan *p)
+{
+    return p->device.of ? atoi(p->computes + strlen("cuda:")) : -1;
+}
+
 int pst_plan_device_left(const pst_plan *p)
 {
     return p->device_left;

@@ -354,6 +354,7 @@ int pst_binding_new(const pst_pipeline *p, pst_model *m, const char *name, int v
     b->name = pst_strdup(name);
     b->version = version;
     b->rows_max = rows_max;
+    b->ran_on = pst_alloc(rows_max + 1);
     b->n_inputs = b->info->n_inputs;
     b->inputs = pst_alloc((b->n_inputs + 1) * sizeof(*b->inputs));
     b->tin = pst_alloc((b->n_inputs + 1) * sizeof(*b->tin));
@@ -409,6 +410,7 @@ void pst_binding_free(pst_binding *b)
     free(b->scratch);
     free(b->target);
     free(b->scores);
+    free(b->ran_on);
     free(b->labels);
     json_decref(b->classes);
     free(b->name);

@@ -22,6 +22,7 @@
 typedef struct pst_binding pst_binding;
 
 #define PST_FEATURE_TEXT_MAX (64u << 10) /* bytes of one text */
+#define PST_BACKEND_BYTES    16
 
 /* What a pipeline lets its model's file and runs take: limits.model_bytes, limits.arena_bytes. */
 pst_model_limits pst_binding_limits(const pst_pipeline *p);
@@ -35,9 +36,9 @@ const char *pst_binding_name(const pst_binding *b);
 int pst_binding_version(const pst_binding *b);
 const char *pst_binding_digest(const pst_binding *b);
 const char *pst_binding_remark(const pst_binding *b); /* what one should know about the model's numbers; NULL = nothing */
-/* "cpu" or "cuda:N", which computes it now; *ret_why as pst_plan_device. */
 /* Threads of one run: fewer than the pipeline asks for where the process may not use so many CPUs. */
 int pst_binding_threads(const pst_binding *b);
+/* "cpu" or "cuda:N", which computes it now; *ret_why as pst_plan_device. */
 const char *pst_binding_device(const pst_binding *b, const char **ret_why);
 /* It is the CPU's since the device is lost, or does not answer. */
 bool pst_binding_device_lost(const pst_binding *b);
@@ -65,6 +66,8 @@ void pst_binding_limit(pst_binding *b, int ms_max);
 int pst_binding_probe(pst_binding *b, pst_err *err);
 /* Borrowed until the next run of this row. ret_label NULL where there is none. Returns the number of scores. */
 size_t pst_binding_score(const pst_binding *b, size_t r, const double **ret_scores, const char **ret_label);
+/* What computed this row's scores, when it was run last: "cpu", "cuda:N". */
+void pst_binding_backend(const pst_binding *b, size_t r, char ret[PST_BACKEND_BYTES]);
 /* Inputs, outputs, features, score type and the model's plan, as text; free(). */
 char *pst_binding_explain(const pst_binding *b);
 

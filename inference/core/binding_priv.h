@@ -43,6 +43,7 @@ struct pst_binding {
     size_t scratch_width;
     size_t out_width; /* scores per row */
     double *scores;   /* (rows_max, out_width) */
+    int8_t *ran_on;   /* (rows_max) N of cuda:N that computed it, -1 = the CPU */
     char (*labels)[PST_LABEL_BYTES];
     bool has_labels;
     int label_out;   /* index of the label output; -1 = none */

@@ -5,6 +5,7 @@
  * the same in each run, so that a record's score does not depend on its batch, and a replay gives it again. */
 #include "inference/core/binding_priv.h"
 
+#include "engine/device_of.h"
 #include "inference/core/model_run.h"
 
 #include <float.h>
@@ -343,6 +344,8 @@ static int run_chunk(pst_binding *b, size_t from, size_t rows, pst_err *err)
         }
     }
     int rc = pst_plan_run(b->plan, b->tin, b->n_inputs, b->tout, b->info->n_outputs, err);
+    if (rc == 0)
+        memset(b->ran_on + from, pst_plan_ran_on(b->plan), rows);
     return rc < 0 ? rc : take_scores(b, given, rows, from, err);
 }
 
@@ -398,4 +401,13 @@ size_t pst_binding_score(const pst_binding *b, size_t r, const double **ret_scor
     *ret_scores = b->scores + r * b->out_width;
     *ret_label = b->has_labels ? b->labels[r] : NULL;
     return b->out_width;
+}
+
+void pst_binding_backend(const pst_binding *b, size_t r, char ret[PST_BACKEND_BYTES])
+{
+    PST_ASSERT(r < b->rows_max);
+    if (b->ran_on[r] < 0)
+        memcpy(ret, "cpu", sizeof "cpu");
+    else
+        snprintf(ret, PST_BACKEND_BYTES, "cuda:%d", b->ran_on[r]);
 }

@@ -230,7 +230,9 @@ static const char full_schema[] =
     "{\"name\":\"score\",\"type\":{\"type\":\"array\",\"items\":\"double\"}},"
     "{\"name\":\"label\",\"type\":[\"null\",\"string\"],\"default\":null},"
     "{\"name\":\"model\",\"type\":{\"type\":\"record\",\"name\":\"ScoreModel\",\"fields\":["
-    "{\"name\":\"name\",\"type\":\"string\"},{\"name\":\"version\",\"type\":\"int\"},{\"name\":\"digest\",\"type\":\"string\"}]}},"
+    "{\"name\":\"name\",\"type\":\"string\"},{\"name\":\"version\",\"type\":\"int\"},{\"name\":\"digest\",\"type\":\"string\"},"
+    "{\"name\":\"backend\",\"type\":\"string\",\"default\":\"\",\"doc\":\"what computed this score: cpu, cuda:N; empty in scores of "
+    "versions that did not say it\"}]}},"
     "{\"name\":\"source\",\"type\":{\"type\":\"record\",\"name\":\"ScoreSource\",\"fields\":["
     "{\"name\":\"topic\",\"type\":\"string\"},{\"name\":\"partition\",\"type\":\"int\"},{\"name\":\"offset\",\"type\":\"long\"},"
     "{\"name\":\"timestamp\",\"type\":{\"type\":\"long\",\"logicalType\":\"timestamp-micros\"}}]}},"
@@ -336,7 +338,7 @@ static void put_missing(const pst_score_parts *s, pst_buf *out)
 }
 
 /* In the order of the schema above, written by hand: it is done for every record. Name, version and digest of the model come as bytes that
- * were encoded once. */
+ * were encoded once; the backend is the row's own. */
 void pst_output_put(const pst_output *o, const pst_score_parts *s, pst_buf *out)
 {
     PST_ASSERT(!o->n_pass || s->pass);
@@ -352,6 +354,7 @@ void pst_output_put(const pst_output *o, const pst_score_parts *s, pst_buf *out)
     if (s->label)
         put_text(out, s->label);
     pst_buf_add(out, s->model.data, s->model.len);
+    put_text(out, s->backend);
     put_text(out, s->topic);
     pst_avro_put_long(out, s->partition);
     pst_avro_put_long(out, s->offset);

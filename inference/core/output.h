@@ -20,8 +20,9 @@ const char *pst_output_schema(const pst_output *o);
 typedef struct pst_score_parts {
     const double *scores;
     size_t n_scores;
-    const char *label; /* NULL = null */
-    pst_slice model;   /* by pst_output_model */
+    const char *label;   /* NULL = null */
+    pst_slice model;     /* by pst_output_model */
+    const char *backend; /* pst_binding_backend */
     const char *topic;
     int32_t partition;
     int64_t offset, timestamp_ms;
@@ -36,7 +37,7 @@ typedef struct pst_score_parts {
 
 /* Appends the Avro body, without framing. No heap use beyond out's growth. */
 void pst_output_put(const pst_output *o, const pst_score_parts *s, pst_buf *out);
-/* The bytes of `model`, made once a binding. */
+/* The bytes of `model` but for its backend, which may change with every run; made once a binding. */
 void pst_output_model(const pst_binding *b, pst_buf *ret_bytes);
 
 #endif

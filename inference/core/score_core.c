@@ -384,7 +384,10 @@ static uint32_t encode(pst_score_core *c, const pst_fate *f, bool shadow, int64_
     const pst_record *r = f->record;
     const pst_score_kind *k = f->of;
     PST_ASSERT(k->sinks[shadow].id >= 0 && row < l->n_rows);
+    char backend[PST_BACKEND_BYTES];
+    pst_binding_backend(l->binding, row, backend);
     pst_score_parts s = {.model = {l->model.data, l->model.len},
+                         .backend = backend,
                          .topic = r->topic,
                          .partition = r->partition,
                          .offset = r->offset,

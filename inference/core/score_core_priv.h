@@ -35,7 +35,7 @@ struct pst_lane {
     pst_binding *binding;
     const pst_feature *features;
     size_t n_features;
-    pst_buf model; /* bytes of the field `model` */
+    pst_buf model; /* bytes of the field `model`, but for the backend */
     bool has_threshold;
     double threshold;
     size_t n_rows;

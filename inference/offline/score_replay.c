@@ -164,9 +164,14 @@ static void print(replay *r, const pst_record *rec, const pst_fate *f, json_t *t
         static const char *const variants[] = {"PRIMARY", "CANARY", "SHADOW"};
         const pst_binding *b = pst_score_core_lane_binding(f->by);
         PST_ASSERT((size_t)pst_score_core_lane_variant(f->by) < sizeof variants / sizeof *variants);
-        json_object_set_new(
-            take, "model",
-            json_pack("{s:s, s:i, s:s}", "name", pst_binding_name(b), "version", pst_binding_version(b), "digest", pst_binding_digest(b)));
+        json_t *model =
+            json_pack("{s:s, s:i, s:s}", "name", pst_binding_name(b), "version", pst_binding_version(b), "digest", pst_binding_digest(b));
+        if (f->kind == PST_FATE_SCORED) {
+            char backend[PST_BACKEND_BYTES];
+            pst_binding_backend(b, f->row, backend);
+            json_object_set_new(model, "backend", json_string(backend));
+        }
+        json_object_set_new(take, "model", model);
         json_object_set_new(take, "variant", json_string(variants[pst_score_core_lane_variant(f->by)]));
     }
     pst_json_print(r->out, take);

@@ -405,11 +405,14 @@ static void test_auto_measures(void **state)
     int before = cuda_sim_state.launches;
     same(p, cpu, m, 3, "auto, so few that the CPU has them");
     assert_int_equal(cuda_sim_state.launches, before);
+    assert_int_equal(pst_plan_ran_on(p), -1);
     same(p, cpu, m, 1000, "auto, on the device");
     assert_int_equal(cuda_sim_state.launches, before + 1);
+    assert_int_equal(pst_plan_ran_on(p), 0);
     cuda_sim_state.fail_at = cuda_sim_state.calls + 2;
     cuda_sim_state.fail_on = true;
     same(p, cpu, m, 1000, "auto, the device lost in this run");
+    assert_int_equal(pst_plan_ran_on(p), -1);
     assert_string_equal(p->computes, "cpu");
     assert_non_null(strstr(p->computes_why, "is lost to this process"));
     assert_int_equal(pst_plan_device_left(p), PST_EIO);

@@ -44,8 +44,16 @@ static pst_model *trees(void)
     return m;
 }
 
-/* Scores of RECORDS records; how: what the run said. */
-static int scores_of(pst_score_core *c, world *w, double *ret, pst_err *err)
+/* The first score as it is written says in its field `model` what computed it. */
+static void says_backend(pst_score_core *c, world *w, const pst_fate *f, const char *backend)
+{
+    json_t *j = encoded(c, w, f, false);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(j, "model"), "backend")), backend);
+    json_decref(j);
+}
+
+/* Scores of RECORDS records; how: what the run said. backend: that they are to name; NULL = whichever. */
+static int scores_by(pst_score_core *c, world *w, const char *backend, double *ret, pst_err *err)
 {
     pst_buf v[RECORDS] = {0};
     pst_record r[RECORDS];
@@ -64,10 +72,17 @@ static int scores_of(pst_score_core *c, world *w, double *ret, pst_err *err)
         assert_int_equal(f[i].kind, PST_FATE_SCORED);
         pst_score_core_score(&f[i], false, &s, &label);
         ret[i] = s[0];
+        if (backend)
+            says_backend(c, w, &f[i], backend);
     }
     for (int i = 0; i < RECORDS; i++)
         pst_buf_done(&v[i]);
     return rc;
+}
+
+static int scores_of(pst_score_core *c, world *w, double *ret, pst_err *err)
+{
+    return scores_by(c, w, NULL, ret, err);
 }
 
 static void test_a_device_scores_as_the_cpu_does(void **state)
@@ -84,7 +99,7 @@ static void test_a_device_scores_as_the_cpu_does(void **state)
         assert_true(!*why || i == 3); /* auto says why */
         pst_score_core *c = make_core(&w, p, b);
         int before = cuda_sim_state.launches;
-        assert_int_equal(scores_of(c, &w, i ? got : want, &err), 0);
+        assert_int_equal(scores_by(c, &w, i == 1 || i == 2 ? "cuda:0" : "cpu", i ? got : want, &err), 0);
         assert_int_equal(cuda_sim_state.launches > before, i == 1 || i == 2);
         if (i)
             assert_memory_equal(got, want, sizeof want);

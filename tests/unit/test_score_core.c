@@ -45,6 +45,7 @@ static void test_core_scores_and_encodes_the_whole_record(void **state)
     assert_string_equal(json_string_value(json_object_get(model, "name")), "line");
     assert_int_equal(json_integer_value(json_object_get(model, "version")), 3);
     assert_int_equal(json_string_length(json_object_get(model, "digest")), 64);
+    assert_string_equal(json_string_value(json_object_get(model, "backend")), "cpu");
     assert_string_equal(json_string_value(json_object_get(source, "topic")), "in");
     assert_int_equal(json_integer_value(json_object_get(source, "partition")), 2);
     assert_int_equal(json_integer_value(json_object_get(source, "offset")), 10);
@@ -734,6 +735,38 @@ static void test_ocf_refuses_what_is_no_file(void **state)
     assert_non_null(strstr(err.text, "cut off"));
 }
 
+/* Scores of versions that did not say what computed them are read, and theirs read ours. */
+static void test_core_the_schema_of_before_goes_both_ways(void **state)
+{
+    static const char before[] =
+        "{\"type\":\"record\",\"name\":\"Score\",\"namespace\":\"penstock\",\"fields\":["
+        "{\"name\":\"score\",\"type\":{\"type\":\"array\",\"items\":\"double\"}},"
+        "{\"name\":\"label\",\"type\":[\"null\",\"string\"],\"default\":null},"
+        "{\"name\":\"model\",\"type\":{\"type\":\"record\",\"name\":\"ScoreModel\",\"fields\":["
+        "{\"name\":\"name\",\"type\":\"string\"},{\"name\":\"version\",\"type\":\"int\"},{\"name\":\"digest\",\"type\":\"string\"}]}},"
+        "{\"name\":\"source\",\"type\":{\"type\":\"record\",\"name\":\"ScoreSource\",\"fields\":["
+        "{\"name\":\"topic\",\"type\":\"string\"},{\"name\":\"partition\",\"type\":\"int\"},{\"name\":\"offset\",\"type\":\"long\"},"
+        "{\"name\":\"timestamp\",\"type\":{\"type\":\"long\",\"logicalType\":\"timestamp-micros\"}}]}},"
+        "{\"name\":\"variant\",\"type\":{\"type\":\"enum\",\"name\":\"ScoreVariant\",\"symbols\":[\"PRIMARY\",\"CANARY\",\"SHADOW\"],"
+        "\"default\":\"PRIMARY\"},\"default\":\"PRIMARY\"},"
+        "{\"name\":\"scored_at\",\"type\":{\"type\":\"long\",\"logicalType\":\"timestamp-micros\"}},"
+        "{\"name\":\"missing\",\"type\":{\"type\":\"array\",\"items\":\"string\"},\"default\":[]},"
+        "{\"name\":\"threshold\",\"type\":[\"null\",\"double\"],\"default\":null}]}";
+    pst_output *o = NULL;
+    pst_err err = {0};
+    pst_buf why = {0};
+    pst_pipeline *p = kit_pipeline("name: p\ninput: {topics: [in]}\nmodel: {name: line}\noutput: {topic: out}\n");
+    assert_int_equal(pst_output_new(p, NULL, &o, &err), 0);
+    pst_schema *old = kit_schema(before), *now = kit_schema(pst_output_schema(o));
+    if (!pst_schema_can_read(now, old, &why) || !pst_schema_can_read(old, now, &why))
+        fail_msg("%.*s", (int)why.len, why.data);
+    pst_buf_done(&why);
+    pst_schema_free(old);
+    pst_schema_free(now);
+    pst_output_free(o);
+    pst_pipeline_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -755,6 +788,7 @@ int main(void)
         cmocka_unit_test(test_core_changes_models_at_exact_offsets),
         cmocka_unit_test(test_core_canary_and_shadow),
         cmocka_unit_test(test_core_survives_damaged_records),
+        cmocka_unit_test(test_core_the_schema_of_before_goes_both_ways),
         cmocka_unit_test(test_ocf_refuses_what_is_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
