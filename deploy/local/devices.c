@@ -17,11 +17,11 @@ static void print_json(const pst_cuda_devices *all, const pst_cuda_device *d)
         snprintf(compute, sizeof compute, "%d.%d", d->major, d->minor);
     }
     bool free_known = d && d->free_bytes >= 0;
-    json_t *o =
-        json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:b, s:s}", "device", id, "name", d ? d->name : "", "compute", compute, "memory_bytes",
-                  (json_int_t)(d ? d->memory_bytes : 0), "free_bytes", free_known ? json_integer((json_int_t)d->free_bytes) : json_null(),
-                  "driver", all->driver, "usable", (d ? d->state : all->state) == PST_CUDA_USABLE, "why",
-                  d ? pst_cuda_device_why(all, d, room, sizeof room) : all->why);
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:I, s:o, s:o, s:s, s:b, s:s}", "device", id, "name", d ? d->name : "", "compute", compute, "memory_bytes",
+        (json_int_t)(d ? d->memory_bytes : 0), "free_bytes", free_known ? json_integer((json_int_t)d->free_bytes) : json_null(),
+        "ecc_errors", d && d->ecc_errors >= 0 ? json_integer((json_int_t)d->ecc_errors) : json_null(), "driver", all->driver, "usable",
+        (d ? d->state : all->state) == PST_CUDA_USABLE, "why", d ? pst_cuda_device_why(all, d, room, sizeof room) : all->why);
     pst_json_print(stdout, o);
     json_decref(o);
 }
@@ -37,6 +37,9 @@ static void print_line(const pst_cuda_devices *all, const pst_cuda_device *d)
     const char *why = pst_cuda_device_why(all, d, room, sizeof room);
     printf("cuda:%-3d %-28s compute %d.%d   %-24s driver %s   %s\n", d->number, d->name, d->major, d->minor, memory, all->driver,
            *why ? "not usable" : "usable");
+    if (d->ecc_errors > 0)
+        printf("         → %lld memory errors that could not be corrected since the driver started; nvidia-smi -q -d ECC,ROW_REMAPPER\n",
+               (long long)d->ecc_errors);
     const char *cure = pst_cuda_device_cure(all, d);
     if (*why)
         printf("         → %s%s%s\n", why, *cure ? "; " : "", cure);

@@ -32,15 +32,18 @@ static void tell_driver(const eng_cuda_driver *driver, bool nvml, pst_cuda_devic
         snprintf(d->driver, sizeof d->driver, "of an unknown version");
 }
 
-static int64_t free_bytes(const eng_cuda_driver *driver, int device)
+static void ask_nvml(const eng_cuda_driver *driver, int device, pst_cuda_device *d)
 {
     char bus[32] = "";
     void *handle = NULL;
     eng_nvml_memory memory = {0};
-    if (driver->bus_id(bus, sizeof bus - 1, device) != 0 || driver->nvml_device(bus, &handle) != 0 ||
-        driver->nvml_memory(handle, &memory) != 0)
-        return -1;
-    return (int64_t)memory.free;
+    unsigned long long errors = 0;
+    if (driver->bus_id(bus, sizeof bus - 1, device) != 0 || driver->nvml_device(bus, &handle) != 0)
+        return;
+    if (driver->nvml_memory(handle, &memory) == 0)
+        d->free_bytes = (int64_t)memory.free;
+    if (driver->nvml_ecc && driver->nvml_ecc(handle, ENG_NVML_UNCORRECTED, ENG_NVML_VOLATILE, &errors) == 0)
+        d->ecc_errors = (int64_t)errors;
 }
 
 /* False: the driver does not have it. */
@@ -48,7 +51,7 @@ static bool one_device(const eng_cuda_driver *driver, bool nvml, int number, pst
 {
     int device;
     size_t bytes;
-    *ret = (pst_cuda_device){.number = number, .free_bytes = -1};
+    *ret = (pst_cuda_device){.number = number, .free_bytes = -1, .ecc_errors = -1};
     if (driver->device(&device, number) != 0)
         return false;
     if (driver->name(ret->name, sizeof ret->name - 1, device) != 0)
@@ -58,7 +61,7 @@ static bool one_device(const eng_cuda_driver *driver, bool nvml, int number, pst
     if (driver->memory(&bytes, device) == 0)
         ret->memory_bytes = (int64_t)bytes;
     if (nvml)
-        ret->free_bytes = free_bytes(driver, device);
+        ask_nvml(driver, device, ret);
     ret->state = ret->major < MAJOR_LEAST ? PST_CUDA_DEVICE_OLD : PST_CUDA_USABLE;
     return true;
 }

@@ -31,6 +31,7 @@ typedef struct pst_cuda_device {
     int major, minor;     /* compute capability */
     int64_t memory_bytes; /* 0 = not known */
     int64_t free_bytes;   /* -1 = not known */
+    int64_t ecc_errors;   /* memory errors that were not corrected, since its driver started; -1 = not known, or it has no ECC */
     pst_cuda_state state;
 } pst_cuda_device;
 

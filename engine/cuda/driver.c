@@ -13,7 +13,7 @@ typedef struct entry {
 } entry;
 
 #define X(member, symbol, parameters) {symbol, offsetof(eng_cuda_driver, member)},
-static const entry of_cuda[] = {ENG_CUDA_ENTRIES(X)}, of_nvml[] = {ENG_NVML_ENTRIES(X)};
+static const entry of_cuda[] = {ENG_CUDA_ENTRIES(X)}, of_nvml[] = {ENG_NVML_ENTRIES(X)}, of_events[] = {ENG_NVML_EVENT_ENTRIES(X)};
 #undef X
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -53,6 +53,8 @@ static void open_nvml(eng_cuda_driver *to)
     void *h = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (h && !take(h, of_nvml, sizeof of_nvml / sizeof *of_nvml, to))
         dlclose(h);
+    else if (h)
+        take(h, of_events, sizeof of_events / sizeof *of_events, to); /* older drivers have no _v2 of the wait */
 }
 
 const eng_cuda_driver *eng_cuda_driver_open(char *ret_why, size_t cap)

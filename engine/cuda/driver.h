@@ -16,11 +16,22 @@ enum { ENG_CUDA_MAJOR = 75, ENG_CUDA_MINOR = 76 };
 /* Of a stream: it does not wait for work of the stream 0. */
 enum { ENG_CUDA_STREAM_NON_BLOCKING = 1 };
 
+/* What NVML returns when nothing happened; kinds of its events; which memory errors: uncorrected, since the driver was started. */
+enum { ENG_NVML_TIMEOUT = 10 };
+enum { ENG_NVML_ECC_SINGLE = 1, ENG_NVML_ECC_DOUBLE = 2, ENG_NVML_XID = 8 };
+enum { ENG_NVML_UNCORRECTED = 1, ENG_NVML_VOLATILE = 0 };
+
 typedef unsigned long long eng_cuda_address; /* of a device's memory; 0 = none */
 
 typedef struct eng_nvml_memory {
     unsigned long long total, free, used;
 } eng_nvml_memory;
+
+typedef struct eng_nvml_event {
+    void *device;
+    unsigned long long type, data; /* data: an Xid's number */
+    unsigned gpu_instance, compute_instance;
+} eng_nvml_event;
 
 /* X(member, symbol, parameters) of libcuda: all are there, or the library is none. */
 #define ENG_CUDA_ENTRIES(X)                                                                                 \
@@ -55,10 +66,20 @@ typedef struct eng_nvml_memory {
     X(nvml_memory, "nvmlDeviceGetMemoryInfo", (void *device, eng_nvml_memory *ret))      \
     X(nvml_done, "nvmlShutdown", (void))
 
+/* Of NVML, for what devices tell by themselves: all or none. */
+#define ENG_NVML_EVENT_ENTRIES(X)                                                                           \
+    X(nvml_event_set, "nvmlEventSetCreate", (void **ret))                                                   \
+    X(nvml_event_types, "nvmlDeviceGetSupportedEventTypes", (void *device, unsigned long long *ret))        \
+    X(nvml_event_register, "nvmlDeviceRegisterEvents", (void *device, unsigned long long types, void *set)) \
+    X(nvml_event_wait, "nvmlEventSetWait_v2", (void *set, eng_nvml_event *ret, unsigned ms))                \
+    X(nvml_event_free, "nvmlEventSetFree", (void *set))                                                     \
+    X(nvml_ecc, "nvmlDeviceGetTotalEccErrors", (void *device, int which, int since, unsigned long long *ret))
+
 typedef struct eng_cuda_driver {
 #define X(member, symbol, parameters) int(*member) parameters;
     ENG_CUDA_ENTRIES(X)
-    ENG_NVML_ENTRIES(X) /* NULL, all of them: no NVML */
+    ENG_NVML_ENTRIES(X)       /* NULL, all of them: no NVML */
+    ENG_NVML_EVENT_ENTRIES(X) /* likewise; never without NVML */
 #undef X
 } eng_cuda_driver;
 

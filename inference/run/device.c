@@ -1,7 +1,10 @@
 /* device.c - which device a pipeline's model runs on. What there is and what is missing is engine/cuda/devices.h's to find; here it is held against what was asked for. */
 #include "inference/run/device.h"
 
+#include "common/base/log.h"
 #include "engine/cuda/devices.h"
+#include "engine/cuda/events.h"
+#include "schemas/metric_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,4 +42,21 @@ int pst_score_device_check(const char *device, pst_err *err)
         return 0;
     pst_cuda_devices_find(&devices);
     return score_device_check_of(device, &devices, err);
+}
+
+bool score_device_events(pst_metrics *set, const char *pipeline, char *ret_newest, size_t cap)
+{
+    bool any = false;
+    for (pst_cuda_event e; pst_cuda_events_next(&e); any = true) {
+        const char *kind = pst_cuda_event_word(e.kind), *says = pst_cuda_event_says(&e);
+        char device[24] = "another device";
+        if (e.number >= 0)
+            snprintf(device, sizeof device, "cuda:%d", e.number);
+        pst_log(e.kind == PST_CUDA_ECC_CORRECTED ? PST_LOG_INFO : PST_LOG_WARN, "score",
+                "event=device_event pipeline=%s device=\"%s\" kind=%s code=%llu why=\"%s\"", pipeline, device, kind,
+                (unsigned long long)e.code, says);
+        pst_metric_add(pst_metric_of(set, PST_METRIC_SCORER_DEVICE_EVENTS, pipeline, kind, NULL), 1);
+        snprintf(ret_newest, cap, "%s: %s %llu: %s", device, kind, (unsigned long long)e.code, says);
+    }
+    return any;
 }

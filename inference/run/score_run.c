@@ -9,6 +9,7 @@
  * A round is committed as soon as the worker has caught up, else after 100 ms: a transaction costs four round trips however many records it
  * holds. It is begun after the computing, and committed before a batch that may not fit into its time-out. Nothing here exits because of an
  * outage: a partition whose next record has to wait is held, alone, and the consumer goes on being polled. */
+#include "engine/cuda/events.h"
 #include "inference/run/score_run.h"
 
 #include "common/base/clock.h"
@@ -53,6 +54,8 @@ static void tell_device(const scorer *s, pst_log_level level, const char *event,
     const char *why, *device = pst_binding_device(b, &why);
     pst_log(level, "score", "event=%s pipeline=%s variant=%s model=%s device=%s why=\"%s\"", event, s->p->name, variant_names[v],
             pst_binding_name(b), device, why);
+    if (!strncmp(device, "cuda", 4))
+        pst_cuda_events_begin();
 }
 
 static void tell_threads(const scorer *s, const pst_binding *b)

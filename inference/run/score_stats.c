@@ -1,5 +1,6 @@
 /* score_stats.c - counters, /metrics, and a thread that publishes MetricPoints and heartbeats. Losing a point is harmless and losing the
  * stream is not, so everything here gives up quietly: what cannot be encoded or sent is dropped, and the next second brings another. */
+#include "inference/run/device.h"
 #include "inference/run/score_stats.h"
 
 #include "common/base/clock.h"
@@ -38,6 +39,7 @@ struct pst_stats_threads {
     int64_t rindex;
     uint64_t seen_records, seen_latency[PST_LATENCY_BUCKETS], seen_scores[PST_METRIC_SPREAD], seen_batches, seen_batch_records;
     int64_t seen_us;
+    char device_event[160]; /* the newest that a driver told; "" = none */
 };
 
 /* Counts without a further label are made here, not where the first is counted: a 0 on /metrics was looked at, what is missing was not. */
@@ -418,6 +420,8 @@ static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
         pst_str_map_set(&w.details, &w.n_details, "why", why.data);
     }
     pst_buf_done(&why);
+    if (*t->device_event)
+        pst_str_map_set(&w.details, &w.n_details, "device_event", t->device_event);
     pthread_mutex_lock(&s->wait_lock);
     if (*s->refused)
         pst_str_map_set(&w.details, &w.n_details, "model_refused", s->refused);
@@ -457,6 +461,7 @@ static void *run(void *arg)
             send_heartbeat(s, p, NULL);
         stop = wait_second(t, &changed);
         set_lag(s);
+        changed |= score_device_events(s->set, s->pipeline, t->device_event, sizeof t->device_event);
         if (stop || changed || s->records != t->seen_records || tick % IDLE_POINT_EVERY == 0)
             send_point(s, p);
         pst_producer_poll(p, 0);

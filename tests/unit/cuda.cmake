@@ -1,7 +1,7 @@
 # engine/cuda: against a simulated driver; no device and no toolkit is needed.
 pst_test(cuda_devices SOURCES unit/test_cuda_devices.c unit/cuda_sim.c LIBS pst_engine)
 set(cuda_plugins ${CMAKE_BINARY_DIR}/tests/cuda_plugins)
-target_compile_definitions(test_cuda_devices PRIVATE PST_TEST_PLUGINS="${cuda_plugins}")
+target_compile_definitions(test_cuda_devices PRIVATE PST_TEST_PLUGINS="${cuda_plugins}" PST_TEST_SIM="${CMAKE_BINARY_DIR}/tests/cuda_sim")
 set(cuda_plugin_ours PLUGIN_ABI=ENG_CUDA_PLUGIN_ABI "PLUGIN_VERSION=PST_VERSION")
 set(cuda_plugin_older PLUGIN_ABI=ENG_CUDA_PLUGIN_ABI "PLUGIN_VERSION=\"0.0.9\"")
 set(cuda_plugin_abi "PLUGIN_ABI=(ENG_CUDA_PLUGIN_ABI+1)" "PLUGIN_VERSION=PST_VERSION")

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { HANDLE = 100, FAILED = 999 };
 
@@ -457,6 +458,76 @@ static int sim_nvml_memory(void *device, eng_nvml_memory *ret)
     return 0;
 }
 
+static int sim_nvml_ecc(void *device, int which, int since, unsigned long long *ret)
+{
+    if (which != ENG_NVML_UNCORRECTED || since != ENG_NVML_VOLATILE)
+        abort();
+    if (fails())
+        return FAILED;
+    *ret = device == (void *)(uintptr_t)HANDLE ? cuda_sim_state.ecc : 0;
+    return 0;
+}
+
+static char the_event_set;
+static unsigned long long registered[4]; /* by device */
+
+static int sim_nvml_event_set(void **ret)
+{
+    if (fails())
+        return FAILED;
+    memset(registered, 0, sizeof registered);
+    cuda_sim_state.event_sets++;
+    *ret = &the_event_set;
+    return 0;
+}
+
+/* A device without ECC tells Xids alone: 1 here. */
+static int sim_nvml_event_types(void *device, unsigned long long *ret)
+{
+    if (fails())
+        return FAILED;
+    *ret = (uintptr_t)device == HANDLE + 1 ? ENG_NVML_XID | 4 : ENG_NVML_XID | ENG_NVML_ECC_SINGLE | ENG_NVML_ECC_DOUBLE | 4;
+    return 0;
+}
+
+static int sim_nvml_event_register(void *device, unsigned long long types, void *set)
+{
+    unsigned long long can = 0;
+    if (set != &the_event_set || cuda_sim_state.event_sets != 1)
+        abort();
+    if (fails() || sim_nvml_event_types(device, &can) != 0 || (types & ~can))
+        return FAILED;
+    registered[(uintptr_t)device - HANDLE] = types;
+    return 0;
+}
+
+static int sim_nvml_event_wait(void *set, eng_nvml_event *ret, unsigned ms)
+{
+    if (set != &the_event_set || !cuda_sim_state.open)
+        abort();
+    if (fails())
+        return FAILED;
+    for (int i; (i = cuda_sim_state.told) < 4 && cuda_sim_state.events[i].type;) {
+        const cuda_sim_event *e = &cuda_sim_state.events[i];
+        cuda_sim_state.told++;
+        if (!(registered[e->number] & e->type))
+            continue;
+        *ret = (eng_nvml_event){.device = (void *)(uintptr_t)(HANDLE + e->number), .type = e->type, .data = e->data};
+        return 0;
+    }
+    if (cuda_sim_state.at_once) /* a program's thread waits here */
+        nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+    return ENG_NVML_TIMEOUT;
+}
+
+static int sim_nvml_event_free(void *set)
+{
+    if (set != &the_event_set)
+        abort();
+    cuda_sim_state.event_sets--;
+    return fails() ? FAILED : 0;
+}
+
 static int sim_nvml_done(void)
 {
     cuda_sim_state.open--;
@@ -464,5 +535,6 @@ static int sim_nvml_done(void)
 }
 
 #define X(member, symbol, parameters) .member = sim_##member,
-const eng_cuda_driver cuda_sim_driver = {ENG_CUDA_ENTRIES(X) ENG_NVML_ENTRIES(X)}, cuda_sim_driver_no_nvml = {ENG_CUDA_ENTRIES(X)};
+const eng_cuda_driver cuda_sim_driver = {ENG_CUDA_ENTRIES(X) ENG_NVML_ENTRIES(X) ENG_NVML_EVENT_ENTRIES(X)},
+                      cuda_sim_driver_no_nvml = {ENG_CUDA_ENTRIES(X)};
 #undef X

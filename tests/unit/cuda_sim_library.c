@@ -12,12 +12,16 @@ static void __attribute__((constructor)) begin(void)
         for (at += used; n < 4 && sscanf(at, "%d.%d%n", &major, &minor, &used) == 2; at += used)
             cuda_sim_state.device[n++] = (cuda_sim_device){"NVIDIA Simulated", major, minor, (size_t)80 << 30, (size_t)79 << 30};
     cuda_sim_state.n = n;
+    at = getenv("PENSTOCK_SIM_XID"); /* of cuda:0, told at once */
+    if (at)
+        cuda_sim_state.events[0] = (cuda_sim_event){0, ENG_NVML_XID, strtoull(at, NULL, 10)};
 }
 
 #define X(member, symbol, parameters) \
     extern int as_##member parameters __asm__(symbol) __attribute__((alias("sim_" #member), visibility("default")));
 #ifdef SIM_NVML
 ENG_NVML_ENTRIES(X)
+ENG_NVML_EVENT_ENTRIES(X)
 #else
 ENG_CUDA_ENTRIES(X)
 #endif

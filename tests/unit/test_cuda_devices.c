@@ -1,6 +1,7 @@
 /* test_cuda_devices.c - what is missing of driver, device and plug-in is told apart, each with its cure: by a simulated driver, and with every
  * call of it failing. */
 #include "engine/cuda/devices.h"
+#include "engine/cuda/events.h"
 #include "engine/cuda/plugin.h"
 #include "tests/unit/cuda_sim.h"
 
@@ -8,7 +9,9 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -94,7 +97,7 @@ static void test_plugin_missing(void **state)
 static void test_what_is_told_of_a_device(void **state)
 {
     pst_cuda_devices d;
-    cuda_sim_state = (cuda_sim){.cuda = 13000, .version = "580.65.06", .n = 1, .device = {h200}};
+    cuda_sim_state = (cuda_sim){.cuda = 13000, .version = "580.65.06", .n = 1, .device = {h200}, .ecc = 3};
     eng_cuda_devices(&cuda_sim_driver, "", &plugin_13, "", &d);
     assert_string_equal(d.driver, "580.65.06");
     assert_int_equal(d.n, 1);
@@ -102,9 +105,11 @@ static void test_what_is_told_of_a_device(void **state)
     assert_int_equal(d.list[0].major * 10 + d.list[0].minor, 90);
     assert_int_equal(d.list[0].memory_bytes, (int64_t)141 << 30);
     assert_int_equal(d.list[0].free_bytes, (int64_t)140 << 30);
+    assert_int_equal(d.list[0].ecc_errors, 3);
     eng_cuda_devices(&cuda_sim_driver_no_nvml, "", &plugin_13, "", &d);
     assert_string_equal(d.driver, "CUDA 13.0");
     assert_int_equal(d.list[0].free_bytes, -1);
+    assert_int_equal(d.list[0].ecc_errors, -1);
 }
 
 /* Whatever call fails: an answer, closed again, and never a device that could be used and is not known to be new enough. */
@@ -132,6 +137,96 @@ static void test_every_call_fails(void **state)
     }
 }
 
+/* ---- what devices tell by themselves ---- */
+
+static void begin_events(void)
+{
+    cuda_sim_state = (cuda_sim){.cuda = 13000,
+                                .version = "580.65.06",
+                                .n = 2,
+                                .device = {h200, h200},
+                                .events = {{1, ENG_NVML_XID, 79},
+                                           {1, ENG_NVML_ECC_DOUBLE, 0}, /* which it does not tell */
+                                           {0, ENG_NVML_ECC_DOUBLE, 0},
+                                           {0, ENG_NVML_ECC_SINGLE, 0}}};
+}
+
+static void test_events_are_told(void **state)
+{
+    static const pst_cuda_event want[] = {{1, PST_CUDA_XID, 79}, {0, PST_CUDA_ECC_UNCORRECTED, 0}, {0, PST_CUDA_ECC_CORRECTED, 0}};
+    pst_cuda_event e;
+    begin_events();
+    eng_cuda_watch *w = eng_cuda_watch_open(&cuda_sim_driver);
+    assert_non_null(w);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_int_equal(eng_cuda_watch_next(w, 10, &e), 1);
+        assert_true(e.number == want[i].number && e.kind == want[i].kind && e.code == want[i].code);
+    }
+    assert_int_equal(eng_cuda_watch_next(w, 10, &e), 0);
+    eng_cuda_watch_close(w);
+    assert_int_equal(cuda_sim_state.open + cuda_sim_state.event_sets, 0);
+    assert_string_equal(pst_cuda_event_word(PST_CUDA_XID), "xid");
+    assert_non_null(strstr(pst_cuda_event_says(&want[0]), "fallen off the bus"));
+    assert_non_null(strstr(pst_cuda_event_says(&want[1]), "could not be corrected"));
+    assert_non_null(strstr(pst_cuda_event_says(&(pst_cuda_event){0, PST_CUDA_XID, 4711}), "NVIDIA's list"));
+    assert_null(eng_cuda_watch_open(&cuda_sim_driver_no_nvml));
+}
+
+/* Whatever call fails: what was taken is given back, and nothing is told that did not happen. */
+static void test_events_survive_every_failure(void **state)
+{
+    int calls = 0, none = 0, ended = 0;
+    for (int at = 0; at <= calls; at++) {
+        pst_cuda_event e;
+        int told = 0, rc = 1;
+        begin_events();
+        cuda_sim_state.fail_at = at;
+        eng_cuda_watch *w = eng_cuda_watch_open(&cuda_sim_driver);
+        while (w && (rc = eng_cuda_watch_next(w, 0, &e)) > 0)
+            told++;
+        none += !w;
+        ended += rc < 0;
+        assert_true(told <= 3 && (at || told == 3));
+        if (w)
+            eng_cuda_watch_close(w);
+        assert_int_equal(cuda_sim_state.open + cuda_sim_state.event_sets, 0);
+        if (!at)
+            calls = cuda_sim_state.calls;
+    }
+    assert_true(calls > 15 && none >= 4 && ended == 4); /* of four waits each one fails once */
+}
+
+/* A process's own thread: that of this program, started anew where the simulated driver is the host's. */
+static int tell_an_event(void)
+{
+    pst_cuda_event e;
+    pst_cuda_events_begin();
+    pst_cuda_events_begin(); /* once */
+    for (int i = 0; i < 1000; i++) {
+        if (pst_cuda_events_next(&e))
+            return e.number == 0 && e.kind == PST_CUDA_XID && e.code == 94 && !pst_cuda_events_next(&e) ? 0 : 2;
+        usleep(10000);
+    }
+    return 3;
+}
+
+static void test_events_come_by_a_thread(void **state)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        setenv("LD_LIBRARY_PATH", PST_TEST_SIM, 1);
+        setenv("PENSTOCK_SIM_CUDA", "13000 9.0", 1);
+        setenv("PENSTOCK_SIM_XID", "94", 1);
+        execl("/proc/self/exe", "test_cuda_devices", "--tell-an-event", (char *)NULL);
+        _exit(4);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* Of files: none, one that is no library, one of another version; and one of ours. */
 static void test_plugin_files(void **state)
 {
@@ -156,12 +251,22 @@ static void test_plugin_files(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && !strcmp(argv[1], "--tell-an-event"))
+        return tell_an_event();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_driver),        cmocka_unit_test(test_driver_too_old), cmocka_unit_test(test_no_device),
-        cmocka_unit_test(test_device_too_old),   cmocka_unit_test(test_plugin_missing), cmocka_unit_test(test_what_is_told_of_a_device),
-        cmocka_unit_test(test_every_call_fails), cmocka_unit_test(test_plugin_files),
+        cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_driver_too_old),
+        cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_device_too_old),
+        cmocka_unit_test(test_plugin_missing),
+        cmocka_unit_test(test_what_is_told_of_a_device),
+        cmocka_unit_test(test_every_call_fails),
+        cmocka_unit_test(test_plugin_files),
+        cmocka_unit_test(test_events_are_told),
+        cmocka_unit_test(test_events_survive_every_failure),
+        cmocka_unit_test(test_events_come_by_a_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,7 @@ YAML
     expect "a model that no device computes" "device: cuda cannot be had for model" "$said"
 fi
 json=$(LD_LIBRARY_PATH=$tests/cuda_sim PENSTOCK_SIM_CUDA="13000 9.0 7.5" "$program" devices --json | head -1)
-for text in '"device":"cuda:0"' '"name":"NVIDIA Simulated"' '"compute":"9.0"' '"memory_bytes":85899345920' '"free_bytes":84825604096' '"driver":"580.65.06"' '"usable":false'; do
+for text in '"device":"cuda:0"' '"name":"NVIDIA Simulated"' '"compute":"9.0"' '"memory_bytes":85899345920' '"free_bytes":84825604096' '"ecc_errors":0' '"driver":"580.65.06"' '"usable":false'; do
     [[ ${json//\": /\":} == *"$text"* ]] || { failed=$((failed + 1)) && echo "not ok devices --json lacks $text: $json"; }
 done
 [ $failed = 0 ]
