@@ -140,6 +140,80 @@ static void check_keys(const reader *r)
 
 /* ---- parts --------------------------------------------------------------------------------------------------------------------- */
 
+/* "" for what cannot be one. */
+static char *class_name(const json_t *c)
+{
+    if (json_is_integer(c))
+        return pst_sprintf("%lld", (long long)json_integer_value(c));
+    if (json_is_boolean(c))
+        return pst_strdup(json_is_true(c) ? "true" : "false");
+    return pst_strdup(json_is_string(c) ? json_string_value(c) : "");
+}
+
+static const char *const of_numbers[] = {"scale", "offset", "value", "slots", "noise"};
+
+/* `one_hot: learn`, or the list of the words. */
+static void read_words(const reader *r, pst_learn_feature *f)
+{
+    char what[80];
+    const json_t *v = value_of(r, "one_hot");
+    size_t n = json_array_size(v);
+    if (json_is_string(v) && !strcmp(json_string_value(v), "learn")) {
+        f->learn_words = true;
+        return;
+    }
+    if (!json_is_array(v) || n < 1 || n > PST_LEARN_WORDS_MAX) {
+        wrong(r, "one_hot", "must be a list of 1 to %d words, or learn, found %s", PST_LEARN_WORDS_MAX, found(v, what));
+        return;
+    }
+    f->words = pst_alloc(n * sizeof *f->words);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *w = json_array_get(v, i);
+        char *name = class_name(w);
+        f->words[f->n_words++] = name;
+        if (!*name)
+            wrong(r, "one_hot", "word %zu must be a text, a whole number or a boolean, found %s", i, found(w, what));
+        for (size_t k = 0; k < i; k++)
+            if (*name && !strcmp(f->words[k], name))
+                wrong(r, "one_hot", "%s is there twice", name);
+    }
+}
+
+/* Of the keys beside one_hot: what is for words alone, what for numbers alone, and what of both goes together. */
+static void read_one_hot(const reader *r, pst_learn_feature *f)
+{
+    f->one_hot = value_of(r, "one_hot") != NULL;
+    f->unknown = (pst_learn_unknown)get_word(r, "unknown", 0);
+    f->words_max = (int)get_int(r, "words_max");
+    if (f->one_hot)
+        read_words(r, f);
+    if (value_of(r, "unknown") && !f->one_hot)
+        wrong(r, "unknown", "is for words: it needs one_hot");
+    if (value_of(r, "words_max") && !f->learn_words)
+        wrong(r, "words_max", "is for words that are learnt: it needs one_hot: learn");
+    if (f->missing == PST_LEARN_MISSING_ZEROS && !f->one_hot)
+        wrong(r, "missing", "zeros is for one_hot; for a number write value: 0");
+    if (!f->one_hot)
+        return;
+    for (size_t i = 0; i < sizeof of_numbers / sizeof *of_numbers; i++)
+        if (value_of(r, of_numbers[i]))
+            wrong(r, of_numbers[i], "is for numbers; one_hot makes slots of 0 and 1");
+    if (f->learn_words && f->unknown == PST_LEARN_UNKNOWN_REJECT)
+        wrong(r, "unknown", "reject goes with a list of words: where they are learnt, every word of the records is one");
+    if (!value_of(r, "missing"))
+        f->missing = PST_LEARN_MISSING_ZEROS;
+    else if (f->missing != PST_LEARN_MISSING_ZEROS && f->missing != PST_LEARN_MISSING_REJECT)
+        wrong(r, "missing", "must be zeros or reject: there is no %s of words", f->missing == PST_LEARN_MISSING_MEAN ? "mean" : "number");
+}
+
+/* Slots that a feature will fill at most. */
+static int64_t width_of(const pst_learn_feature *f)
+{
+    if (!f->one_hot)
+        return f->slots;
+    return (f->learn_words ? f->words_max : f->n_words) + (f->unknown == PST_LEARN_UNKNOWN_OTHER);
+}
+
 static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
 {
     *f = (pst_learn_feature){.scale = 1, .slots = 1};
@@ -150,7 +224,7 @@ static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
         return;
     }
     if (!json_is_object(v)) {
-        wrong(r, "", "must be a field's name or {field, scale, offset, missing, value, slots, noise}");
+        wrong(r, "", "must be a field's name or {field, scale, offset, missing, value, slots, noise, one_hot, words_max, unknown}");
         return;
     }
     reader o = {v, r->path, r->section, r->errors};
@@ -172,6 +246,7 @@ static void read_feature(const reader *r, const json_t *v, pst_learn_feature *f)
         f->missing = PST_LEARN_MISSING_VALUE; /* a value alone says what it is for */
     } else if (f->missing == PST_LEARN_MISSING_VALUE)
         wrong(&o, "value", "is missing: missing: value needs the number that stands for a missing one");
+    read_one_hot(&o, f);
 }
 
 /* All that is wrong is complained of at once, with its place; a feature that is counted is one that can be freed, right or wrong. Called after
@@ -195,7 +270,7 @@ static void read_features(const reader *r, pst_learn_settings *s)
         reader one = {NULL, path, "penstock.learner.features[]", r->errors};
         pst_learn_feature *f = &s->features[s->n_features++];
         read_feature(&one, json_array_get(list, i), f);
-        columns += f->slots;
+        columns += width_of(f);
         for (size_t k = 0; k < i && f->field; k++)
             if (s->features[k].field && !strcmp(s->features[k].field, f->field)) {
                 wrong(&one, "", "%s is there twice", f->field);
@@ -207,16 +282,6 @@ static void read_features(const reader *r, pst_learn_settings *s)
     }
     if (columns > PST_LEARN_COLUMNS_MAX)
         wrong(r, "features", "fill %lld slots, at most %d are allowed", (long long)columns, PST_LEARN_COLUMNS_MAX);
-}
-
-/* "" for what cannot be one. */
-static char *class_name(const json_t *c)
-{
-    if (json_is_integer(c))
-        return pst_sprintf("%lld", (long long)json_integer_value(c));
-    if (json_is_boolean(c))
-        return pst_strdup(json_is_true(c) ? "true" : "false");
-    return pst_strdup(json_is_string(c) ? json_string_value(c) : "");
 }
 
 static void read_classes(const reader *r, pst_learn_settings *s)
@@ -363,12 +428,32 @@ int pst_learn_settings_of(const pst_manifest *m, pst_learn_settings *ret_setting
     return PST_EINVAL;
 }
 
+static void feature_done(pst_learn_feature *f)
+{
+    for (int i = 0; i < f->n_words; i++)
+        free(f->words[i]);
+    free(f->words);
+    free(f->field);
+}
+
+void pst_learn_feature_take_words(pst_learn_feature *f, const char *const *words, int n)
+{
+    PST_ASSERT(f->one_hot && n > 0);
+    for (int i = 0; i < f->n_words; i++)
+        free(f->words[i]);
+    free(f->words);
+    f->words = pst_alloc((size_t)n * sizeof *f->words);
+    f->n_words = n;
+    for (int i = 0; i < n; i++)
+        f->words[i] = pst_strdup(words[i]);
+}
+
 void pst_learn_settings_done(pst_learn_settings *s)
 {
     if (!s)
         return;
     for (int i = 0; i < s->n_features; i++)
-        free(s->features[i].field);
+        feature_done(&s->features[i]);
     for (int i = 0; s->classes && i < s->n_classes; i++)
         free(s->classes[i]);
     free(s->features);
@@ -381,7 +466,7 @@ void pst_learn_settings_done(pst_learn_settings *s)
 void pst_learn_settings_take_fields(pst_learn_settings *s, const char *const *fields, int n)
 {
     for (int i = 0; i < s->n_features; i++)
-        free(s->features[i].field);
+        feature_done(&s->features[i]);
     free(s->features);
     s->features = pst_alloc(((size_t)n + 1) * sizeof *s->features);
     s->n_features = n;
@@ -416,6 +501,11 @@ char *pst_learn_settings_digest(const pst_learn_settings *s)
 const char *pst_learn_missing_name(pst_learn_missing m)
 {
     return av_learn_missing_words[m];
+}
+
+const char *pst_learn_unknown_name(pst_learn_unknown u)
+{
+    return av_learn_unknown_words[u];
 }
 
 const char *pst_activation_name(pst_activation a)

@@ -26,17 +26,26 @@ typedef enum { PST_LOSS_MSE = 0, PST_LOSS_CROSS_ENTROPY } pst_loss;
 #define PST_LEARN_HIDDEN_MAX  16
 #define PST_LEARN_CLASSES_MAX 1000
 #define PST_LEARN_BATCH_MAX   65536
+#define PST_LEARN_WORDS_MAX   1000 /* of a feature, a slot each */
 
 /* What stands for a value that a record does not have. */
-typedef enum { PST_LEARN_MISSING_MEAN = 0, PST_LEARN_MISSING_VALUE, PST_LEARN_MISSING_REJECT } pst_learn_missing;
+typedef enum { PST_LEARN_MISSING_MEAN = 0, PST_LEARN_MISSING_VALUE, PST_LEARN_MISSING_REJECT, PST_LEARN_MISSING_ZEROS } pst_learn_missing;
+/* What a word comes to that is none of its feature's: no slot, a slot of its own behind the words, or the record is left out. */
+typedef enum { PST_LEARN_UNKNOWN_ZEROS = 0, PST_LEARN_UNKNOWN_OTHER, PST_LEARN_UNKNOWN_REJECT } pst_learn_unknown;
 
 typedef struct pst_learn_feature {
     char *field;          /* dotted path, or a column of a CSV file */
     double scale, offset; /* the model sees x · scale + offset */
     pst_learn_missing missing;
-    double value; /* stands for x */
-    double noise; /* differences up to this size (of x) mean nothing: its deviation is never taken to be less */
-    int slots;    /* an array of numbers fills several */
+    double value;     /* stands for x */
+    double noise;     /* differences up to this size (of x) mean nothing: its deviation is never taken to be less */
+    int slots;        /* an array of numbers fills several; of words: 1 until they are settled, then one each (learner/words.h) */
+    bool one_hot;     /* of words */
+    bool learn_words; /* which words is learnt from the records */
+    int words_max;    /* where they are learnt: how many, the most frequent ones */
+    char **words;     /* n_words 0: not learnt yet */
+    int n_words;
+    pst_learn_unknown unknown;
 } pst_learn_feature;
 
 typedef struct pst_learn_settings {
@@ -72,7 +81,11 @@ void pst_learn_settings_take_fields(pst_learn_settings *s, const char *const *fi
 int pst_learn_columns(const pst_learn_settings *s);           /* slots of all features */
 char *pst_learn_settings_digest(const pst_learn_settings *s); /* of all that shapes the training (not the features): hex; free() */
 
+/* Takes these as the words of a feature whose words are learnt, of an earlier generation, say. */
+void pst_learn_feature_take_words(pst_learn_feature *f, const char *const *words, int n);
+
 const char *pst_learn_missing_name(pst_learn_missing m);
+const char *pst_learn_unknown_name(pst_learn_unknown u);
 const char *pst_activation_name(pst_activation a); /* "relu" … */
 
 #endif

@@ -5,7 +5,8 @@
 #include "common/base/isolation.h"
 #include "schemas/learn_settings.h"
 
-const char *const av_learn_missing_words[] = {"mean", "value", "reject", NULL};
+const char *const av_learn_missing_words[] = {"mean", "value", "reject", "zeros", NULL};
+const char *const av_learn_unknown_words[] = {"zeros", "other", "reject", NULL};
 const char *const av_activation_words[] = {"relu", "tanh", "sigmoid", "elu", "leaky_relu", NULL};
 
 #define WORDS(...)        \
@@ -206,12 +207,21 @@ static const pst_key rows[] = {
      .help = "The model sees x · scale + offset."},
     {"penstock.learner.features[]", "offset", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .def = "0", .help = "See `scale`."},
     {"penstock.learner.features[]", "missing", PST_KEY_WORD, .words = av_learn_missing_words, .def = "mean",
-     .help = "For a record without a value; reject leaves it out."},
+     .help = "For a record without a value; reject leaves it out. With `one_hot`: zeros in all slots (default), or reject."},
     {"penstock.learner.features[]", "value", PST_KEY_NUMBER, .lo = -ANY, .hi = ANY, .help = "With `missing: value`: what stands for x."},
     {"penstock.learner.features[]", "slots", PST_KEY_WHOLE, .lo = 1, .hi = PST_LEARN_COLUMNS_MAX, .def = "1",
      .help = "An array of numbers fills several."},
     {"penstock.learner.features[]", "noise", PST_KEY_NUMBER, .lo = 0, .hi = ANY, .def = "0",
      .help = "Differences up to this size (of x) mean nothing: its deviation is never taken to be less."},
+    {"penstock.learner.features[]", "one_hot", PST_KEY_OTHER, .form = "[word], or `learn`", .lo = 1, .hi = PST_LEARN_WORDS_MAX,
+     .help = "For a field of words (text, enum, boolean, whole number): a slot each, 1 for the record's word. learn: the words of the "
+             "records."},
+    {"penstock.learner.features[]", "words_max", PST_KEY_WHOLE, .lo = 1, .hi = PST_LEARN_WORDS_MAX, .def = "64",
+     .help = "With `one_hot: learn`: the most frequent ones; the others are unknown."},
+    {"penstock.learner.features[]", "unknown", PST_KEY_WORD, .words = av_learn_unknown_words, .def = "zeros",
+     .help =
+         "With `one_hot`, for other words, also when scoring: zeros in all slots, a slot of their own behind the words, or (with a list) "
+         "reject."},
 };
 
 const pst_keys pst_manifest_keys = {rows, sizeof rows / sizeof *rows};

@@ -9,6 +9,7 @@
 extern const pst_keys pst_manifest_keys;
 
 extern const char *const av_learn_missing_words[]; /* in the order of pst_learn_missing */
+extern const char *const av_learn_unknown_words[]; /* in the order of pst_learn_unknown */
 extern const char *const av_activation_words[];    /* in the order of pst_activation */
 
 #endif

@@ -1,6 +1,7 @@
 # trainer/learner/, common/base/csv, producers/sources
 pst_test(learner_net SOURCES unit/test_learner_net.c LIBS pst_learner)
 pst_test(learner_settings SOURCES unit/test_learner_settings.c LIBS pst_learner)
+pst_test(learner_words SOURCES unit/test_learner_words.c LIBS pst_learner)
 pst_test(learner_data SOURCES unit/test_learner_data.c LIBS pst_learner)
 pst_test(learner_checkpoint SOURCES unit/test_learner_checkpoint.c LIBS pst_learner)
 pst_test(learner_job SOURCES unit/test_learner_job.c LIBS pst_learner pst_scorer)

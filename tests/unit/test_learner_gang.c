@@ -43,13 +43,14 @@ static void write_csv(int rows)
     learn_rng r;
     learn_rng_seed(&r, 8, 8);
     for (int f = 0; f < 2; f++)
-        pst_buf_adds(&b[f], "load,pressure,ratio,state\n");
+        pst_buf_adds(&b[f], "load,pressure,ratio,state,kind\n");
     for (int i = 0; i < rows; i++) {
         double x = learn_rng_normal(&r) + (i > rows - 50 ? 3 : 0), y = learn_rng_normal(&r);
         char load[32] = "";
         if (i % 17)
             snprintf(load, sizeof load, "%.6f", 50 + 10 * x);
-        pst_buf_printf(&b[i > rows / 3], "%s,%.3f,%.9f,%s\n", load, 101325 + 30 * y, 0.001 * (x + y), x > y ? "high" : "low");
+        pst_buf_printf(&b[i > rows / 3], "%s,%.3f,%.9f,%s,kind-%d\n", load, 101325 + 30 * y, 0.001 * (x + y), x > y ? "high" : "low",
+                       i % 7 + (i % 3) * 7);
     }
     for (int f = 0; f < 2; f++) {
         char *dir = pst_fs_join(root, "data"), *path = pst_sprintf("%s/%c.csv", dir, 'a' + f);
@@ -272,6 +273,29 @@ static void test_the_same_weights_from_run_to_run(void **state)
     assert_true(x.progress.validation_auc > 0.95 && x.progress.validation_auc <= 1);
     free(said);
     free(model);
+    learn_checkpoint_done(&x);
+    learn_checkpoint_done(&y);
+}
+
+/* Each rank sees words that no other has (rows go to ranks by their number): all take the same ones, those that one learner alone takes. */
+static void test_words_are_learnt_by_all_ranks_together(void **state)
+{
+    static const char settings[] =
+        "{features: [load, {field: kind, one_hot: learn, words_max: 9}], target: state, classes: [low, high], epochs: 2}";
+    gang three = {.world = 3, .settings = settings, .name = "three"}, one = {.world = 1, .settings = settings, .name = "alone"};
+    learn_checkpoint x, y;
+    write_csv(700);
+    begin(&three);
+    must_be(&three, 0);
+    begin(&one);
+    must_be(&one, 0);
+    read_weights(&three, &x);
+    read_weights(&one, &y);
+    assert_int_equal(x.stats.columns, 10);
+    assert_int_equal(x.words[1].n, 9);
+    assert_true(x.words[1].learnt && !x.words[0].n);
+    for (int i = 0; i < 9; i++)
+        assert_string_equal(x.words[1].at[i], y.words[1].at[i]);
     learn_checkpoint_done(&x);
     learn_checkpoint_done(&y);
 }
@@ -526,6 +550,7 @@ int main(void)
     pst_stop_install();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_the_same_weights_from_run_to_run, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_words_are_learnt_by_all_ranks_together, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_any_rank_killed_at_any_time, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_any_worker_or_server_killed_at_any_time, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_parameter_servers_give_the_same_weights_from_run_to_run, make_root, drop_root),

@@ -252,6 +252,26 @@ static void test_scorer_takes_error_and_labels_from_the_model(void **state)
     pst_model_unref(m);
 }
 
+/* The words go into the model's own mapping, which a pipeline without features takes. */
+static void test_words_are_learnt_and_told_to_the_scorer(void **state)
+{
+    char label[64];
+    float p[1];
+    write_csv(600);
+    must_learn("{features: [load, {field: state, one_hot: learn, unknown: other}], target: power, hidden: [16], epochs: 60, "
+               "learning_rate: 0.01}",
+               "words");
+    pst_model *m = load("words");
+    assert_non_null(strstr(pst_model_meta(m, "penstock.features"),
+                           "{\"field\":\"state\",\"one_hot\":[\"high\",\"low\"],\"unknown\":\"other\",\"missing\":\"zeros\"}"));
+    run(m, (float[]){50, 1, 0, 0}, 4, p, 1); /* high: load beats pressure */
+    double high = (double)p[0], same = score(m, "raw", (double[]){50, 1, 0, 0}, label);
+    run(m, (float[]){50, 0, 1, 0}, 4, p, 1);
+    assert_true(fabs(high - same) < 1e-6);
+    assert_true(high > (double)p[0] + 0.5); /* the word is what tells them apart */
+    pst_model_unref(m);
+}
+
 static void on_alarm(int sig)
 {
     pst_stop_request();
@@ -259,7 +279,8 @@ static void on_alarm(int sig)
 
 static void test_stopped_and_resumed_gives_the_same_model(void **state)
 {
-    static const char settings[] = "{hidden: [32, 32, 32], epochs: 40, batch: 4, activation: elu}";
+    static const char settings[] = "{features: [load, pressure, ratio, fixed, power, {field: state, one_hot: learn}], "
+                                   "hidden: [32, 32, 32], epochs: 40, batch: 4, activation: elu}";
     write_csv(1500);
     must_learn(settings, "whole");
     struct sigaction act = {.sa_handler = on_alarm};
@@ -309,6 +330,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_model_json_has_the_fields_of_a_model_event, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_classifier_and_regression, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_scorer_takes_error_and_labels_from_the_model, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_words_are_learnt_and_told_to_the_scorer, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_stopped_and_resumed_gives_the_same_model, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_what_goes_wrong_is_said, make_root, drop_root),
     };

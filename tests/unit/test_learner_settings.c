@@ -88,6 +88,17 @@ static void test_settings_wrong_ones_are_named(void **state)
     expect_bad("{epochs: ten}", "found \"ten\"");
     expect_bad("{model: autoencodr}", "did you mean autoencoder?");
     expect_bad("{hidden: []}", "penstock.learner.hidden");
+    expect_bad("{features: [{field: a, one_hot: all}]}", "features[0].one_hot: must be a list of 1 to 1000 words, or learn, found \"all\"");
+    expect_bad("{features: [{field: a, one_hot: []}]}", "features[0].one_hot: must be a list");
+    expect_bad("{features: [{field: a, one_hot: [x, y, x]}]}", "x is there twice");
+    expect_bad("{features: [{field: a, one_hot: [x, 1.5]}]}", "word 1 must be a text, a whole number or a boolean");
+    expect_bad("{features: [{field: a, one_hot: learn, scale: 2}]}", "features[0].scale: is for numbers");
+    expect_bad("{features: [{field: a, one_hot: learn, missing: mean}]}", "there is no mean of words");
+    expect_bad("{features: [{field: a, one_hot: learn, unknown: reject}]}", "reject goes with a list of words");
+    expect_bad("{features: [{field: a, one_hot: [x], words_max: 3}]}", "it needs one_hot: learn");
+    expect_bad("{features: [{field: a, unknown: other}]}", "it needs one_hot");
+    expect_bad("{features: [{field: a, missing: zeros}]}", "write value: 0");
+    expect_bad("{features: [{field: a, one_hot: learn, words_max: 1000}, {field: b, slots: 9001}]}", "fill 10001 slots");
     expect_bad("{hidden: [8, -1]}", "penstock.learner.hidden");
     expect_bad("{hidden: [999999]}", "from 1 to 8192");
     expect_bad("{validation: 0.95}", "penstock.learner.validation");

@@ -24,11 +24,15 @@ void learn_checkpoint_done(learn_checkpoint *c)
 {
     if (!c)
         return;
-    for (int i = 0; i < c->n_fields; i++)
+    for (int i = 0; i < c->n_fields; i++) {
         free(c->fields[i]);
+        for (int k = 0; k < c->words[i].n; k++)
+            free(c->words[i].at[k]);
+        free(c->words[i].at);
+    }
     for (size_t i = 0; i < c->n_ranges; i++)
         free(c->ranges[i].topic);
-    void *all[] = {c->settings_digest, c->training_id, c->fields, c->ranges, c->values, c->m, c->v, c->best};
+    void *all[] = {c->settings_digest, c->training_id, c->fields, c->words, c->ranges, c->values, c->m, c->v, c->best};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     learn_statistics_done(&c->stats);
@@ -56,8 +60,15 @@ void learn_checkpoint_take(const learn_training *t, const learn_data *d, const c
                               .steps = learn_net_steps(t->net),
                               .n_params = learn_net_parameters(t->net)};
     ret->fields = pst_alloc(((size_t)s->n_features + 1) * sizeof *ret->fields);
-    for (int i = 0; i < s->n_features; i++)
-        ret->fields[ret->n_fields++] = pst_strdup(s->features[i].field);
+    ret->words = pst_alloc(((size_t)s->n_features + 1) * sizeof *ret->words);
+    for (int i = 0; i < s->n_features; i++) {
+        const pst_learn_feature *f = &s->features[i];
+        ret->fields[ret->n_fields++] = pst_strdup(f->field);
+        ret->words[i] = (learn_checkpoint_words){pst_alloc(((size_t)f->n_words + 1) * sizeof(char *)), f->n_words, f->learn_words,
+                                                 f->unknown == PST_LEARN_UNKNOWN_OTHER};
+        for (int k = 0; k < f->n_words; k++)
+            ret->words[i].at[k] = pst_strdup(f->words[k]);
+    }
     ret->ranges = pst_alloc((d->n_ranges + 1) * sizeof *ret->ranges);
     for (size_t i = 0; i < d->n_ranges; i++) {
         ret->ranges[i] = d->ranges[i];
@@ -95,21 +106,33 @@ static json_t *number(double x) /* JSON has no NaN */
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+static json_t *words_json(const learn_checkpoint_words *w)
+{
+    if (!w->n)
+        return json_null();
+    json_t *list = json_array();
+    for (int i = 0; i < w->n; i++)
+        json_array_append_new(list, json_string(w->at[i]));
+    return json_pack("{s:o,s:b,s:b}", "one_hot", list, "learnt", (int)w->learnt, "other", (int)w->other);
+}
+
 static json_t *header_of(const learn_checkpoint *c)
 {
     const learn_progress *p = &c->progress;
-    json_t *fields = json_array(), *ranges = learn_ranges_json(c->ranges, c->n_ranges);
-    for (int i = 0; i < c->n_fields; i++)
+    json_t *fields = json_array(), *words = json_array(), *ranges = learn_ranges_json(c->ranges, c->n_ranges);
+    for (int i = 0; i < c->n_fields; i++) {
         json_array_append_new(fields, json_string(c->fields[i]));
+        json_array_append_new(words, words_json(&c->words[i]));
+    }
     json_t *progress =
         json_pack("{s:I,s:I,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:b}", "epoch", (json_int_t)p->epoch, "batch", (json_int_t)p->batch,
                   "loss_sum", number(p->loss_sum), "rows", (json_int_t)p->rows, "right", (json_int_t)p->right, "train_loss",
                   number(p->train_loss), "validation_loss", number(p->validation_loss), "best_loss", number(p->best_loss), "train_accuracy",
                   number(p->train_accuracy), "validation_accuracy", number(p->validation_accuracy), "validation_auc",
                   number(p->validation_auc), "best_epoch", (json_int_t)p->best_epoch, "finished", (int)p->finished);
-    return json_pack("{s:s,s:s,s:i,s:i,s:o,s:o,s:I,s:I,s:o,s:I,s:i,s:I,s:b,s:f,s:f}", "settings", c->settings_digest, "training_id",
-                     c->training_id, "generation", c->generation, "world", c->world, "features", fields, "ranges", ranges, "rows",
-                     (json_int_t)c->data_rows, "crc", (json_int_t)c->data_crc, "progress", progress, "steps", (json_int_t)c->steps,
+    return json_pack("{s:s,s:s,s:i,s:i,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:i,s:I,s:b,s:f,s:f}", "settings", c->settings_digest, "training_id",
+                     c->training_id, "generation", c->generation, "world", c->world, "features", fields, "words", words, "ranges", ranges,
+                     "rows", (json_int_t)c->data_rows, "crc", (json_int_t)c->data_crc, "progress", progress, "steps", (json_int_t)c->steps,
                      "columns", c->stats.columns, "parameters", (json_int_t)c->n_params, "best", (int)(c->best != NULL), "target_mean",
                      (double)c->stats.target_mean, "target_std", (double)c->stats.target_std);
 }
@@ -151,6 +174,27 @@ static double number_of(const json_t *o, const char *key)
     return pst_json_num(o, key, NAN);
 }
 
+/* A checkpoint from before features had words has none. */
+static int words_of(const json_t *v, learn_checkpoint_words *w, pst_err *err)
+{
+    const json_t *list = json_object_get(v, "one_hot");
+    size_t n = json_array_size(list);
+    if (!v || json_is_null(v))
+        return 0;
+    if (!n || n > PST_LEARN_WORDS_MAX)
+        return bad(err, "its header has a feature of words without words");
+    w->at = pst_alloc(n * sizeof *w->at);
+    for (size_t i = 0; i < n; i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+        if (!word)
+            return bad(err, "its header has a word that is no text");
+        w->at[w->n++] = pst_strdup(word);
+    }
+    w->learnt = pst_json_bool(v, "learnt", false);
+    w->other = pst_json_bool(v, "other", false);
+    return 0;
+}
+
 static int header_texts(const json_t *h, learn_checkpoint *c, pst_err *err)
 {
     const json_t *fields = json_object_get(h, "features"), *ranges = json_object_get(h, "ranges");
@@ -161,11 +205,15 @@ static int header_texts(const json_t *h, learn_checkpoint *c, pst_err *err)
     c->settings_digest = pst_strdup(digest);
     c->training_id = pst_strdup(id);
     c->fields = pst_alloc(n * sizeof *c->fields);
+    c->words = pst_alloc(n * sizeof *c->words);
     for (size_t i = 0; i < n; i++) {
         const char *field = json_string_value(json_array_get(fields, i));
         if (!field || !*field)
             return bad(err, "its header names a feature that is no text");
         c->fields[c->n_fields++] = pst_strdup(field);
+        int rc = words_of(json_array_get(json_object_get(h, "words"), i), &c->words[i], err);
+        if (rc < 0)
+            return rc;
     }
     learn_ranges list;
     int rc = learn_ranges_of_json(ranges, c->world, &list, err);

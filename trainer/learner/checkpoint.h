@@ -4,7 +4,7 @@
  *
  *     "PSTLEARN"  u32 version (1)  u32 bytes of the header  header (JSON)  float32 arrays  u32 CRC-32C of all before it
  *
- * The header has settings' digest, features, ranges of the data, progress; the arrays are mean, std, min, max (columns each), parameters and
+ * The header has settings' digest, features and their words, ranges of the data, progress; the arrays are mean, std, min, max (columns each), parameters and
  * Adam's two moments, and the best epoch's parameters if kept. Written atomically; the last 3 stay. A generation never touches a later
  * one's files. Reading trusts nothing: sizes, counts and the checksum are checked before anything is believed. @thread any. */
 #ifndef PST_LEARNER_CHECKPOINT_H
@@ -15,12 +15,19 @@
 #define PST_CHECKPOINT_KEEP      3
 #define PST_CHECKPOINT_BYTES_MAX ((size_t)2 << 30)
 
+typedef struct learn_checkpoint_words { /* of one feature */
+    char **at;
+    int n; /* 0: it is of numbers */
+    bool learnt, other;
+} learn_checkpoint_words;
+
 typedef struct learn_checkpoint {
     char *settings_digest, *training_id;
     int generation;
     int world;     /* ranks that shared the records; their ranges say whose they are */
     char **fields; /* of the features, in order */
     int n_fields;
+    learn_checkpoint_words *words; /* per field */
     learn_statistics stats;
     learn_data_range *ranges;
     size_t n_ranges;

@@ -21,6 +21,15 @@ void learn_data_init(learn_data *d, const pst_learn_settings *s, size_t bytes_ma
     learn_data_set_columns(d);
 }
 
+static void free_words(learn_data *d)
+{
+    for (int i = 0; i < d->n_words; i++)
+        learn_words_free(d->words[i]);
+    free(d->words);
+    d->words = NULL;
+    d->n_words = 0;
+}
+
 void learn_data_done(learn_data *d)
 {
     if (!d)
@@ -31,6 +40,7 @@ void learn_data_done(learn_data *d)
     free(d->x);
     free(d->y);
     free(d->part);
+    free_words(d);
     free(d->present);
     *d = (learn_data){0};
 }
@@ -40,6 +50,16 @@ void learn_data_set_columns(learn_data *d)
     d->columns = pst_learn_columns(d->settings);
     free(d->present);
     d->present = pst_alloc((size_t)d->settings->n_features + 1);
+    free_words(d);
+    d->n_words = d->settings->n_features;
+    d->words = pst_alloc(((size_t)d->n_words + 1) * sizeof *d->words);
+    for (int i = 0; i < d->n_words; i++)
+        d->words[i] = learn_words_new(&d->settings->features[i]);
+}
+
+int learn_data_word(learn_data *d, int i, pst_slice text, double *ret_number, pst_err *err)
+{
+    return learn_words_number(d->words[i], text, ret_number, err);
 }
 
 void learn_data_add_range(learn_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
@@ -192,6 +212,16 @@ int learn_data_add(learn_data *d, const double *numbers, const uint8_t *missing,
         return 1;
     for (int i = 0; i < s->n_features; i++) {
         const pst_learn_feature *f = &s->features[i];
+        if (d->words[i]) {
+            d->present[i] |= !missing[i];
+            if (missing[i] && f->missing == PST_LEARN_MISSING_REJECT)
+                return drop(d, "%s is missing (missing: reject)", f->field);
+            if (!missing[i] && *numbers < 0 && f->unknown == PST_LEARN_UNKNOWN_REJECT)
+                return drop(d, "%s is none of the words of its one_hot (unknown: reject)", f->field);
+            *x++ = missing[i] ? (float)LEARN_WORD_MISSING : (float)*numbers;
+            numbers++;
+            continue;
+        }
         for (int k = 0; k < f->slots; k++, numbers++, x++) {
             bool absent = missing[i] || isnan(*numbers);
             d->present[i] |= !absent;
@@ -360,7 +390,10 @@ static int take_statistics(const learn_data *d, const uint32_t *order, size_t tr
     for (int i = 0, j = 0; i < d->settings->n_features; i++) { /* what the user says is noise is no signal, however quiet it was */
         const pst_learn_feature *f = &d->settings->features[i];
         for (int slot = 0; slot < f->slots; slot++, j++)
-            if (f->noise > 0 && (s->min[j] == s->max[j] || (double)s->std[j] < f->noise * fabs(f->scale)))
+            if (f->one_hot) { /* a word stays 0 or 1: a seldom one is not to outweigh all others by its small deviation */
+                s->mean[j] = 0;
+                s->std[j] = 1;
+            } else if (f->noise > 0 && (s->min[j] == s->max[j] || (double)s->std[j] < f->noise * fabs(f->scale)))
                 s->std[j] = (float)fmax(f->noise * fabs(f->scale), deviation_floor * fabs((double)s->mean[j]));
     }
     s->target_mean = 0;

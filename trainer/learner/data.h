@@ -13,6 +13,7 @@
 #include "common/base/buf.h"
 #include "schemas/learn_settings.h"
 #include "trainer/learner/pool.h"
+#include "trainer/learner/words.h"
 
 #include <math.h>
 
@@ -37,7 +38,9 @@ typedef struct learn_data {
     float *y; /* (rows): class, or the target as it is; NULL for an autoencoder */
     learn_data_range *ranges;
     size_t n_ranges;
-    bool *present;                       /* per feature: a row has it */
+    bool *present;       /* per feature: a row has it */
+    learn_words **words; /* per feature: its words; NULL = it is of numbers */
+    int n_words;
     uint32_t *part, part_now;            /* which range each row is from; part_now is for the next one */
     int64_t bad;                         /* records that could not be read */
     int64_t dropped;                     /* records without their target, with an unknown class, or with a missing value that is rejected */
@@ -54,7 +57,9 @@ void learn_data_init(learn_data *d, const pst_learn_settings *s, size_t bytes_ma
 void learn_data_done(learn_data *d);
 /* Call once the settings' features are known (they may come from the first record). */
 void learn_data_set_columns(learn_data *d);
-/* One record: numbers of all slots, missing[i] per feature. 0 added, 1 dropped (counted), PST_ELIMIT: more than bytes_max. */
+/* Number of a word of feature i, for learn_data_add(); as learn_words_number(). */
+int learn_data_word(learn_data *d, int i, pst_slice text, double *ret_number, pst_err *err);
+/* One record: numbers of all slots (of a feature of words: its word's number), missing[i] per feature. 0 added, 1 dropped (counted), PST_ELIMIT: more than bytes_max. */
 int learn_data_add(learn_data *d, const double *numbers, const uint8_t *missing, const learn_target *target, pst_err *err);
 void learn_data_bad(learn_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* counts a record that could not be read */
 /* Rows of several ranges came in any order: brings them into the order of the ranges, so that reading again gives the same rows. */

@@ -125,6 +125,7 @@ static int map_columns(csv_source *c, const pst_csv *csv, const char *file, int 
 static int one_row(csv_source *c, const pst_csv *csv, const char *file, const int *columns, double *numbers, uint8_t *missing, pst_err *err)
 {
     const pst_learn_settings *s = c->s;
+    int rc = 0;
     if (pst_csv_fields(csv) != pst_csv_columns(csv)) {
         learn_data_bad(c->d, "%s:%lld has %zu fields, the header has %zu", file, (long long)pst_csv_line(csv), pst_csv_fields(csv),
                        pst_csv_columns(csv));
@@ -132,11 +133,18 @@ static int one_row(csv_source *c, const pst_csv *csv, const char *file, const in
     }
     for (int i = 0; i < s->n_features; i++) {
         const char *text = pst_csv_field(csv, (size_t)columns[i]);
+        if (s->features[i].one_hot) {
+            missing[i] = !*text;
+            rc = *text ? learn_data_word(c->d, i, (pst_slice){text, strlen(text)}, &numbers[i], err) : 0;
+            if (rc < 0)
+                return rc;
+            continue;
+        }
         int what = pst_csv_number(text, &numbers[i]);
         if (what < 0) {
             learn_data_bad(c->d,
-                           "%s:%lld: %s is \"%.40s\", which is no number (words are no features of the built-in learner: leave the column "
-                           "out, or number them)",
+                           "%s:%lld: %s is \"%.40s\", which is no number (for words: {field: NAME, one_hot: learn} under "
+                           "penstock.learner.features; or leave the column out)",
                            file, (long long)pst_csv_line(csv), s->features[i].field, text);
             return 0;
         }

@@ -19,6 +19,8 @@
 
 enum { ADMIN_TIMEOUT_MS = 5000, RETRY_MS = 500, SAY_EVERY_US = 2000000, SCHEMAS_MAX = 1000, PARTITIONS_MAX = 100000, ABSENT_MAX = 10 };
 
+#define WORDS_CURE " (for words: {field: NAME, one_hot: learn} under penstock.learner.features; or leave the field out)"
+
 typedef struct plan { /* one writer schema → the features */
     int32_t id;
     pst_columns *columns;
@@ -208,7 +210,8 @@ static int make_columns(topics *t, const pst_schema *schema, bool text, pst_colu
     size_t n = (size_t)t->s->n_features;
     pst_want *wants = pst_alloc((n + 1) * sizeof *wants);
     for (size_t i = 0; i < n; i++)
-        wants[i] = (pst_want){t->s->features[i].field, PST_WANT_NUMBER, (uint32_t)t->s->features[i].slots};
+        wants[i] = t->s->features[i].one_hot ? (pst_want){t->s->features[i].field, PST_WANT_WORD, 1}
+                                             : (pst_want){t->s->features[i].field, PST_WANT_NUMBER, (uint32_t)t->s->features[i].slots};
     if (t->s->target)
         wants[n++] = (pst_want){t->s->target, text ? PST_WANT_TEXT : PST_WANT_NUMBER, 1};
     int rc = pst_columns_new(schema, wants, n, ret, err);
@@ -225,7 +228,7 @@ static char *why_unreadable(topics *t, const pst_schema *schema, const pst_err *
     if (text)
         return pst_sprintf("the target %s is text; list its words as penstock.learner.classes", t->s->target);
     bool word = e->code == PST_EINCOMPAT && strstr(e->text, "a number is wanted");
-    return pst_sprintf("%s%s", e->text, word ? " (leave words out of the features, or number them)" : "");
+    return pst_sprintf("%s%s", e->text, word ? WORDS_CURE : "");
 }
 
 /* The plan of a schema id, made at first sight. A registry that is away is waited for. */
@@ -268,6 +271,25 @@ static int plan_of(topics *t, int32_t id, const plan **ret, pst_err *err)
     return 0;
 }
 
+/* Of a record that was decoded: words become their numbers. */
+static int number_words(topics *t, pst_err *err)
+{
+    double *to = t->numbers;
+    char text[40];
+    for (int i = 0; i < t->s->n_features; to += t->s->features[i++].slots) {
+        if (!t->s->features[i].one_hot || t->missing[i])
+            continue;
+        if (!t->texts[i].data && isnan(*to)) {
+            t->missing[i] = 1;
+            continue;
+        }
+        int rc = learn_data_word(t->d, i, t->texts[i].data ? t->texts[i] : learn_words_text(*to, text), to, err);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 static int one_avro(topics *t, const pst_record *r, pst_err *err)
 {
     int32_t id;
@@ -286,12 +308,32 @@ static int one_avro(topics *t, const pst_record *r, pst_err *err)
         learn_data_bad(t->d, "%s[%d]@%lld: %s", r->topic, (int)r->partition, (long long)r->offset, p->columns ? e.text : p->why);
         return 0;
     }
+    if ((rc = number_words(t, err)) < 0)
+        return rc;
     learn_target target = {.number = NAN};
     if (t->s->target && !t->missing[n]) {
         target.number = p->text_target ? NAN : t->numbers[t->d->columns];
         target.text = p->text_target ? t->texts[n] : (pst_slice){0};
     }
     return learn_data_add(t->d, t->numbers, t->missing, &target, err);
+}
+
+/* One feature of words from JSON, as the scorer takes it: a text, "true", "false", or a number as it is usually written. 1, 0: it is there, but none. */
+static int json_word(topics *t, int i, const json_t *v, double *to, pst_err *err)
+{
+    char text[40];
+    t->missing[i] = !v || json_is_null(v);
+    if (t->missing[i])
+        return 1;
+    pst_slice word = json_is_string(v)   ? (pst_slice){json_string_value(v), json_string_length(v)}
+                     : json_is_true(v)   ? (pst_slice){"true", 4}
+                     : json_is_false(v)  ? (pst_slice){"false", 5}
+                     : json_is_number(v) ? learn_words_text(json_number_value(v), text)
+                                         : (pst_slice){0};
+    if (!word.data)
+        return 0;
+    int rc = learn_data_word(t->d, i, word, to, err);
+    return rc < 0 ? rc : 1;
 }
 
 /* One feature from JSON. false: it is there, but no number (or not as many as there are slots). */
@@ -323,10 +365,15 @@ static int fill_json(topics *t, const pst_record *r, const json_t *j, pst_err *e
     double *to = t->numbers;
     for (int i = 0; i < t->s->n_features; i++) {
         const pst_learn_feature *f = &t->s->features[i];
-        if (!json_numbers(learn_json_at(j, f->field), f->slots, to, &t->missing[i])) {
+        const json_t *v = learn_json_at(j, f->field);
+        int rc = f->one_hot ? json_word(t, i, v, to, err) : json_numbers(v, f->slots, to, &t->missing[i]);
+        if (rc < 0)
+            return rc;
+        if (!rc) {
             learn_data_bad(t->d, "%s[%d]@%lld: %s is not %s", r->topic, (int)r->partition, (long long)r->offset, f->field,
-                           f->slots == 1 ? "a number (leave words out of the features, or number them)"
-                                         : "an array of as many numbers as it has slots");
+                           f->one_hot      ? "a word: a text, a number or a boolean"
+                           : f->slots == 1 ? "a number" WORDS_CURE
+                                           : "an array of as many numbers as it has slots");
             return 0;
         }
         to += f->slots;

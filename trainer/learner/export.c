@@ -92,6 +92,16 @@ static void add_graph(pst_onnx_builder *b, const learn_training *t)
 
 /* ---- what the model says about itself ------------------------------------------------------------------------------------------- */
 
+/* A feature of words, as a pipeline file has it. */
+static json_t *words_of(const pst_learn_feature *f)
+{
+    json_t *words = json_array();
+    for (int i = 0; i < f->n_words; i++)
+        json_array_append_new(words, json_string(f->words[i]));
+    return json_pack("{s:s,s:o,s:s,s:s}", "field", f->field, "one_hot", words, "unknown", pst_learn_unknown_name(f->unknown), "missing",
+                     pst_learn_missing_name(f->missing));
+}
+
 static json_t *features_of(const learn_training *t)
 {
     json_t *list = json_array();
@@ -99,6 +109,11 @@ static json_t *features_of(const learn_training *t)
     int column = 0;
     for (int i = 0; i < t->settings->n_features; i++) {
         const pst_learn_feature *f = &t->settings->features[i];
+        if (f->one_hot) {
+            json_array_append_new(list, words_of(f));
+            column += f->slots;
+            continue;
+        }
         json_t *o = json_pack("{s:s,s:f,s:f,s:s}", "field", f->field, "scale", f->scale, "offset", f->offset, "missing",
                               pst_learn_missing_name(f->missing));
         if (f->missing == PST_LEARN_MISSING_VALUE)

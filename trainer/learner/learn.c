@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAY_EVERY_US = 200000, CAUSE_FIRST_MS = 3000, TICK_MS = 50 };
+enum { SAY_EVERY_US = 200000, CAUSE_FIRST_MS = 3000, TICK_MS = 50, WORDS_SHOWN = 8 };
 static const double threshold_quantile = 0.995;
 
 typedef struct learn {
@@ -122,11 +122,22 @@ static void passed_over(void *arg, const char *file, const char *why)
     say(arg, "warning: checkpoint %s cannot be used: %s", file, why);
 }
 
+/* A list of words is a setting, and must be the same; words that were learnt are the checkpoint's. */
+static bool same_words(const learn_checkpoint_words *c, const pst_learn_feature *f)
+{
+    bool same = f->one_hot == (c->n > 0) && f->learn_words == c->learnt && (f->unknown == PST_LEARN_UNKNOWN_OTHER) == c->other;
+    if (same && !f->learn_words)
+        same = f->n_words == c->n;
+    for (int i = 0; same && !f->learn_words && i < c->n; i++)
+        same = !strcmp(f->words[i], c->at[i]);
+    return same;
+}
+
 static bool same_features(const learn_checkpoint *c, const pst_learn_settings *s)
 {
     bool same = !s->n_features || s->n_features == c->n_fields;
     for (int i = 0; same && i < s->n_features; i++)
-        same = !strcmp(s->features[i].field, c->fields[i]);
+        same = !strcmp(s->features[i].field, c->fields[i]) && same_words(&c->words[i], &s->features[i]);
     return same;
 }
 
@@ -175,6 +186,9 @@ static int find_checkpoint(learn *l, pst_err *err)
             l->last.world, world);
     if (!l->s.n_features)
         pst_learn_settings_take_fields(&l->s, (const char *const *)l->last.fields, l->last.n_fields);
+    for (int i = 0; i < l->s.n_features && i < l->last.n_fields; i++)
+        if (l->s.features[i].learn_words && l->last.words[i].n > 0)
+            pst_learn_feature_take_words(&l->s.features[i], (const char *const *)l->last.words[i].at, l->last.words[i].n);
     return 0;
 }
 
@@ -231,6 +245,20 @@ static int read_topics(learn *l, const learn_source_hooks *hooks, pst_err *err)
     return rc;
 }
 
+/* Which words were learnt: the first few, for people. */
+static void say_words(learn *l)
+{
+    for (int i = 0; i < l->s.n_features; i++) {
+        const pst_learn_feature *f = &l->s.features[i];
+        pst_buf list = {0};
+        for (int k = 0; k < f->n_words && k < WORDS_SHOWN; k++)
+            pst_buf_printf(&list, "%s%.40s", k ? ", " : "", f->words[k]);
+        if (f->learn_words)
+            say(l, "%s: %d words: %s%s", f->field, f->n_words, list.data, f->n_words > WORDS_SHOWN ? ", …" : "");
+        pst_buf_done(&list);
+    }
+}
+
 static int read_data(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;
@@ -258,7 +286,10 @@ static int read_data(learn *l, pst_err *err)
         say(l, "warning: %lld records could not be read; the first: %s", (long long)l->data.bad, l->data.why_bad);
     if (l->data.dropped)
         say(l, "warning: %lld records are left out; the first: %s", (long long)l->data.dropped, l->data.why_dropped);
-    return learn_prepare(&l->data, l->resumed ? &l->last.stats : NULL, &l->ready, err);
+    rc = learn_words_settle(&l->data, &l->s, err);
+    if (!rc && is_first(l))
+        say_words(l);
+    return rc ? rc : learn_prepare(&l->data, l->resumed ? &l->last.stats : NULL, &l->ready, err);
 }
 
 static int set_up(learn *l, pst_err *err)
