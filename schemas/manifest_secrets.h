@@ -10,6 +10,8 @@
 
 /* free(). context: the training id; a sealed text is of no use in another job. A text that is no YAML is sealed as a whole. */
 char *pst_manifest_seal(const char *text, const pst_seal_key *key, const char *context);
+/* False: nothing in it is secret, known without reading it as YAML. text: a manifest that was found good. */
+bool pst_manifest_may_have_secrets(const char *text);
 /* NULL when something in it was sealed with another key. */
 char *pst_manifest_unseal(const char *text, const pst_seal_key *key, const char *context);
 

@@ -86,7 +86,7 @@ static void admit_task(tcore *c, trainer_job *array, int index)
     if (pst_map_get(&c->jobs, id)) /* cannot be: ids of tasks are nobody else's */
         return;
     pst_event_copy(&pst_job_state_type, &s, &copy);
-    trainer_job *j = tcore_adopt(c, &copy);
+    trainer_job *j = tcore_adopt(c, &copy, NULL);
     char *actor = pst_sprintf("user:%s", j->s.user);
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.actor = actor});
     tcore_emit(c, j, PST_JOB_EVENT_TYPE_ADMITTED, j->s.state, NULL);

@@ -262,7 +262,8 @@ void tcore_answer(tcore *c, const char *request_id, const trainer_say *say);
 void tcore_command_node(tcore *c, const trainer_node *n, enum pst_job_command_type command, const char *request_id, const char *reason);
 void tcore_tell_node(tcore *c, const trainer_node *n, const char *state); /* onto `workers`, under the node's key */
 void tcore_publish(tcore *c, const pst_job_state *s);                     /* borrowed until the step's actions are done */
-trainer_job *tcore_adopt(tcore *c, pst_job_state *take);                  /* the state moves in; not queued, not charged */
+/* The state moves in; not queued, not charged. m: its manifest where that was parsed for it just now, else NULL; the retry rules move out of it. */
+trainer_job *tcore_adopt(tcore *c, pst_job_state *take, pst_manifest *m);
 void tcore_read_manifest(trainer_job *j);
 void tcore_changed(tcore *c, trainer_job *j); /* its state is published at the end of this step */
 void tcore_live_add(tcore *c, trainer_job *j);

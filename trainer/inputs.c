@@ -270,25 +270,56 @@ int trainer_input_stores(trainer_shell *s, size_t *ret_n, pst_err *err)
 
 /* ---- order ------------------------------------------------------------------------------------------------------------------- */
 
-static bool same_partition(const pst_record *a, const pst_record *b)
+/* A partition of the batch, and the earliest time of those of its records that were looked at. */
+typedef struct head {
+    const char *topic;
+    int partition;
+    int64_t time_ms;
+} head;
+
+typedef struct place {
+    int64_t time_ms;
+    size_t at;
+} place;
+
+/* The partition's place in heads; one more when it is not there. last: the one before, which it mostly is. */
+static size_t find_head(head *heads, size_t *n, size_t last, const pst_record *r)
 {
-    return a->partition == b->partition && !strcmp(a->topic, b->topic);
+    size_t at = last;
+    if (at < *n && heads[at].partition == r->partition && !strcmp(heads[at].topic, r->topic))
+        return at;
+    for (at = 0; at < *n; at++)
+        if (heads[at].partition == r->partition && !strcmp(heads[at].topic, r->topic))
+            return at;
+    heads[(*n)++] = (head){r->topic, r->partition, INT64_MAX};
+    return at;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    if (x->time_ms != y->time_ms)
+        return x->time_ms < y->time_ms ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
 }
 
 void trainer_input_order(const pst_batch *b, size_t *ret_order)
 {
-    /* Insertion from the left: a record moves before later ones of other partitions, never past one of its own. Batches are small and
-     * nearly sorted. */
-    for (size_t i = 0; i < b->n; i++) {
+    /* Sorted by time, where a record counts as no later than what follows it in its partition: so none passes another one of its own. Equal ones stay as
+     * they were read. */
+    place *places = pst_alloc((b->n + 1) * sizeof *places);
+    head *heads = pst_alloc((b->n + 1) * sizeof *heads);
+    size_t n_heads = 0, last = 0;
+    for (size_t i = b->n; i-- > 0;) {
         const pst_record *r = &b->records[i];
-        size_t at = i;
-        while (at > 0) {
-            const pst_record *before = &b->records[ret_order[at - 1]];
-            if (before->timestamp_ms <= r->timestamp_ms || same_partition(before, r))
-                break;
-            ret_order[at] = ret_order[at - 1];
-            at--;
-        }
-        ret_order[at] = i;
+        last = find_head(heads, &n_heads, last, r);
+        if (r->timestamp_ms < heads[last].time_ms)
+            heads[last].time_ms = r->timestamp_ms;
+        places[i] = (place){heads[last].time_ms, i};
     }
+    qsort(places, b->n, sizeof *places, by_time);
+    for (size_t i = 0; i < b->n; i++)
+        ret_order[i] = places[i].at;
+    free(heads);
+    free(places);
 }

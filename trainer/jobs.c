@@ -53,33 +53,41 @@ void trainer_job_free(void *p)
 
 /* What the state does not say itself. A manifest in a state was valid when it was admitted; should rules have become stricter since, what
  * could be read counts and the rest takes defaults: a running job is not hurt by an upgrade. */
+static void take_manifest(trainer_job *j, pst_manifest *m)
+{
+    j->retries = m->retries;
+    free(j->retry_on);
+    j->retry_on = m->retry_on; /* moves over */
+    j->n_retry_on = m->n_retry_on;
+    m->retry_on = NULL;
+    m->n_retry_on = 0;
+    j->deadline_us = m->deadline_us;
+    j->grace_us = m->grace_us;
+    j->isolation = trainer_isolation_of(m);
+    free(j->gang);
+    j->gang = trainer_gang_of(m);
+    j->needs = j->gang->all;
+}
+
 void tcore_read_manifest(trainer_job *j)
 {
     pst_manifest m;
     pst_complaints errors = {0}, warnings = {0};
     pst_manifest_parse(j->s.manifest, strlen(j->s.manifest), &m, &errors, &warnings);
-    j->retries = m.retries;
-    free(j->retry_on);
-    j->retry_on = m.retry_on; /* moves over */
-    j->n_retry_on = m.n_retry_on;
-    m.retry_on = NULL;
-    j->deadline_us = m.deadline_us;
-    j->grace_us = m.grace_us;
-    j->isolation = trainer_isolation_of(&m);
-    free(j->gang);
-    j->gang = trainer_gang_of(&m);
-    j->needs = j->gang->all;
+    take_manifest(j, &m);
     pst_manifest_done(&m);
     pst_complaints_done(&errors);
     pst_complaints_done(&warnings);
 }
 
-trainer_job *tcore_adopt(tcore *c, pst_job_state *take)
+trainer_job *tcore_adopt(tcore *c, pst_job_state *take, pst_manifest *m)
 {
     trainer_job *j = pst_alloc(sizeof *j);
     j->s = *take;
     *take = (pst_job_state){0};
-    if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
+    if (m)
+        take_manifest(j, m);
+    else if (!pst_job_state_is_ended(j->s.state)) /* most jobs have ended long ago; a resume reads it then */
         tcore_read_manifest(j);
     char **texts[] = {&j->s.node,        &j->s.checkpoint_node, &j->s.nonce_sha256, &j->s.claim_sha256,
                       &j->s.spec_sha256, &j->s.failed_process,  &j->s.array_of};

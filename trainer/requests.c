@@ -90,7 +90,7 @@ static void reject_submission(tcore *c, const trainer_in *in, const pst_manifest
     pst_manifest none = {.name = (char *)"", .queue = (char *)"default", .site = (char *)"local", .framework = (char *)""};
     pst_job_state s = new_state(c, in, m && m->name ? m : &none, training_id);
     tcore_set_text(&s.manifest, ""); /* what was refused need not be kept, only known again */
-    trainer_job *j = tcore_adopt(c, &s);
+    trainer_job *j = tcore_adopt(c, &s, NULL);
     tcore_remember(j, mark);
     tcore_set_text(&j->s.reason_code, say->reason_code);
     tcore_set_text(&j->s.reason, say->reason);
@@ -100,7 +100,7 @@ static void reject_submission(tcore *c, const trainer_in *in, const pst_manifest
 }
 
 /* What can never run, or would be one too many in its queue, is rejected and leaves no job; anything else exists from here on. */
-static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const char *training_id, const char *mark,
+static void admit(tcore *c, const trainer_in *in, pst_manifest *m, const char *training_id, const char *mark,
                   const pst_complaints *warnings)
 {
     char *actor = pst_sprintf("user:%s", in->request->user);
@@ -125,7 +125,7 @@ static void admit(tcore *c, const trainer_in *in, const pst_manifest *m, const c
         pst_job_state s = new_state(c, in, m, training_id);
         trainer_after_take(c, m, &s);
         s.held_by = pst_strdup(m->hold ? in->request->user : NULL);
-        trainer_job *j = tcore_adopt(c, &s);
+        trainer_job *j = tcore_adopt(c, &s, m);
         tcore_remember(j, mark);
         tcore_emit(c, j, PST_JOB_EVENT_TYPE_RECEIVED, PST_JOB_PUBLIC_STATE_QUEUED, &(trainer_say){.actor = actor});
         if (trainer_stores_needed(m))

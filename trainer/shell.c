@@ -20,7 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POLL_MS = 25, RECORDS_MAX = 256, TICK_US = 200000, PAUSE_MS = 300, QUEUE_METRICS_MAX = 50 };
+enum { POLL_MS = 25, TICK_US = 200000, PAUSE_MS = 300, QUEUE_METRICS_MAX = 50 };
+
+/* Of a round. A transaction costs the same for one record as for thousands, and a pass over the queues as well; what is read while the one before commits
+ * waits for its turn, so under light load a round has one record. Bytes: code that comes with its request is held by the round. */
+enum { RECORDS_MAX = 4096, RECORDS_BYTES_MAX = 4 << 20 };
 
 static void make_metrics(trainer_shell_metrics *m)
 {
@@ -339,7 +343,8 @@ int trainer_shell_round(trainer_shell *s, const pst_batch *heartbeats, bool live
     pst_batch b = {0};
     pst_err outage = {0};
     size_t order[RECORDS_MAX], done = 0;
-    int rc = pst_consumer_poll(s->inputs, &(pst_poll){.records_max = RECORDS_MAX, .timeout_ms = POLL_MS}, &b, &outage);
+    int rc = pst_consumer_poll(s->inputs, &(pst_poll){.records_max = RECORDS_MAX, .bytes_max = RECORDS_BYTES_MAX, .timeout_ms = POLL_MS},
+                               &b, &outage);
     if (rc < 0) {
         *err = outage;
         return rc;

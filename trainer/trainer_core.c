@@ -162,7 +162,7 @@ void tcore_load(tcore *c, const pst_job_state *s)
     }
     pst_job_state copy;
     pst_event_copy(&pst_job_state_type, s, &copy);
-    trainer_job *j = tcore_adopt(c, &copy);
+    trainer_job *j = tcore_adopt(c, &copy, NULL);
     if (j->s.state == PST_JOB_PUBLIC_STATE_REJECTED)
         trainer_memory_put(&c->rejected, j->s.training_id, j->s.updated_at);
     if (j->s.submitted_at > c->submitted_us)

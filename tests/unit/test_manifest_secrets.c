@@ -81,6 +81,30 @@ static void test_secrets_of_other_texts(void **state)
     }
 }
 
+/* What is spared the reading would not have been changed by it; and where a key can be written otherwise, it is read. */
+static void test_secrets_are_ruled_out_by_the_text(void **state)
+{
+    static const char *const without[] = {"name: x\nframework: {name: custom, command: 'echo hi'}\n", "a: [b, c]\nlearners: 2\n"};
+    static const char *const with[] = {"data_stores: [{id: a, connection: {user_name: geheim}}]\n",
+                                       "penstock: {env: {A: geheim}}\n",
+                                       "penstock: {roles: {ps: {env: {A: geheim}}}}\n",
+                                       "MyPassword: geheim\n",
+                                       "{\"\\x74oken\": geheim}\n",
+                                       "{\"\\u0074oken\": geheim}\n"};
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        char *sealed = pst_manifest_seal(without[i], &one, "c");
+        assert_false(pst_manifest_may_have_secrets(without[i]));
+        assert_string_equal(sealed, without[i]);
+        free(sealed);
+    }
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        char *sealed = pst_manifest_seal(with[i], &one, "c");
+        assert_true(pst_manifest_may_have_secrets(with[i]));
+        assert_null(strstr(sealed, "geheim"));
+        free(sealed);
+    }
+}
+
 /* Who copies a sealed text out of jobs.state gets nothing for it. */
 static void test_secrets_sealed_text_is_no_manifest(void **state)
 {
@@ -129,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_secrets_are_sealed_and_the_rest_stays), cmocka_unit_test(test_secrets_of_other_texts),
-        cmocka_unit_test(test_secrets_sealed_text_is_no_manifest), cmocka_unit_test(test_secrets_key_is_one_however_many_ask_first)};
+        cmocka_unit_test(test_secrets_are_ruled_out_by_the_text), cmocka_unit_test(test_secrets_sealed_text_is_no_manifest),
+        cmocka_unit_test(test_secrets_key_is_one_however_many_ask_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,11 +41,33 @@ static void test_inputs_of_one_partition_keep_their_order(void **state)
     order_is(r, 4, "abcd");
 }
 
+/* A full round, of partitions read one after the other: nothing is lost, time goes up, each partition's order is kept. */
+static void test_inputs_of_a_full_round(void **state)
+{
+    enum { N = 4096, PARTS = 7 };
+    static pst_record r[N];
+    static size_t order[N];
+    static bool seen[N];
+    size_t last[PARTS] = {0};
+    for (size_t i = 0; i < N; i++)
+        r[i] = (pst_record){.topic = "q", .partition = (int)(i * PARTS / N), .timestamp_ms = (int64_t)(i % (N / PARTS)) / 3};
+    trainer_input_order(&(pst_batch){.records = r, .n = N}, order);
+    for (size_t i = 0; i < N; i++) {
+        const pst_record *at = &r[order[i]];
+        assert_true(order[i] < N && !seen[order[i]]);
+        seen[order[i]] = true;
+        assert_true(order[i] + 1 > last[at->partition]);
+        last[at->partition] = order[i] + 1;
+        assert_true(i == 0 || r[order[i - 1]].timestamp_ms <= at->timestamp_ms || r[order[i - 1]].partition == at->partition);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_inputs_are_taken_by_time_across_partitions),
         cmocka_unit_test(test_inputs_of_one_partition_keep_their_order),
+        cmocka_unit_test(test_inputs_of_a_full_round),
     };
     return cmocka_run_group_tests_name("trainer_inputs", tests, NULL, NULL);
 }
