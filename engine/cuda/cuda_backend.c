@@ -215,7 +215,7 @@ static int make_lane(pst_plan *p, eng_cuda_context *on, pst_err *err)
     l->watch = &p->watch;
     int rc = eng_cuda_enter(on, err);
     if (rc == 0)
-        rc = eng_cuda_lane_stream(l, err);
+        rc = eng_cuda_lane_streams(l, err);
     if (rc == 0)
         rc = eng_cuda_image_of(p, l, err);
     if (rc == 0)

@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROWS_MAX = 8192, ROWS_LEAST = 32, SPINS = 2000, NAP_NS = 20000, ALIGN = 256 };
-enum { UNWATCHED_S = 30 };                    /* of a wait that nothing else ends */
-#define ROWS_BYTES_MAX    ((size_t)16 << 20)  /* of the rows of a pass; as much again for the results */
-#define BETWEEN_BYTES_MAX ((size_t)128 << 20) /* of what lies between its kernels, on the device alone */
+enum { ROWS_MAX = 4096, ROWS_LEAST = 32, SPINS = 2000, NAP_NS = 20000, ALIGN = 256 };
+enum { UNWATCHED_S = 30 };                   /* of a wait that nothing else ends */
+#define ROWS_BYTES_MAX    ((size_t)8 << 20)  /* of the rows of a pass; as much again for the results */
+#define BETWEEN_BYTES_MAX ((size_t)64 << 20) /* of what lies between its kernels, on the device alone */
 #define IMAGE_PIECE       ((size_t)1 << 20)
 
 static size_t rounded(size_t bytes)
@@ -46,15 +46,15 @@ static int patience(const eng_cuda_lane *l, int64_t from_us, pst_err *err)
     return over ? no_answer(l, err) : rc;
 }
 
-/* Until the stream is empty; by asking, so that the wait can end before. */
-static int drain(eng_cuda_lane *l, const char *what, pst_err *err)
+/* Until the slot's stream is empty; by asking, so that the wait can end before. */
+static int drain(const eng_cuda_lane *l, eng_cuda_slot *s, const char *what, pst_err *err)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     int64_t from_us = 0;
     for (int asked = 0;; asked++) {
-        int said = l->on->driver->stream_query(l->stream);
+        int said = l->on->driver->stream_query(s->stream);
         if (said == 0)
-            l->under_way = 0;
+            s->under_way = 0;
         if (said != ENG_CUDA_NOT_READY)
             return eng_cuda_said(l->on, said, what, err);
         if (!from_us)
@@ -67,9 +67,9 @@ static int drain(eng_cuda_lane *l, const char *what, pst_err *err)
     }
 }
 
-static int wait_for(eng_cuda_lane *l, pst_err *err)
+static int wait_for(const eng_cuda_lane *l, eng_cuda_slot *s, pst_err *err)
 {
-    return l->under_way ? drain(l, "waiting for its results", err) : 0;
+    return s->under_way ? drain(l, s, "waiting for its results", err) : 0;
 }
 
 /* ---- a model's image ---- */
@@ -97,14 +97,14 @@ static int copy_pieces(eng_cuda_lane *via, const unsigned char *bytes, void *pin
     for (size_t at = 0; at < i->bytes && rc == 0; at += IMAGE_PIECE) {
         size_t n = i->bytes - at < IMAGE_PIECE ? i->bytes - at : IMAGE_PIECE;
         memcpy(pinned, bytes + at, n);
-        rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at + at, pinned, n, via->stream), "copying a model to it", err);
+        rc = eng_cuda_said(i->on, i->on->driver->copy_in(i->at + at, pinned, n, via->slots[0].stream), "copying a model to it", err);
         if (rc == 0)
-            rc = drain(via, "copying a model to it", err);
+            rc = drain(via, &via->slots[0], "copying a model to it", err);
     }
     return rc;
 }
 
-/* Through the lane's stream, and waited for: other lanes do not know of this one's. From pinned memory, which is given back only when the device has let
+/* Through the lane's first stream, and waited for: other lanes do not know of this one's. From pinned memory, which is given back only when the device has let
  * go of it; the image's own bytes go as soon as we return. If it fails the stream goes first, since what is still on it uses both. */
 static int copy_image(eng_cuda_lane *via, const unsigned char *bytes, pst_err *err)
 {
@@ -117,8 +117,8 @@ static int copy_image(eng_cuda_lane *via, const unsigned char *bytes, pst_err *e
     if (rc == 0)
         rc = copy_pieces(via, bytes, pinned, err);
     if (rc < 0) {
-        eng_cuda_stream_end(i->on, via->stream);
-        via->stream = NULL;
+        eng_cuda_stream_end(i->on, via->slots[0].stream);
+        via->slots[0].stream = NULL;
         eng_cuda_free(i->on, i->at, i->bytes);
     }
     eng_cuda_unpin(i->on, pinned);
@@ -143,7 +143,7 @@ static bool use_image(eng_cuda_lane *l, const eng_cuda_head *head, const unsigne
     return there || bytes;
 }
 
-/* The lane's stream has ended. */
+/* The lane's streams have ended. */
 static void leave_image(eng_cuda_lane *l)
 {
     eng_cuda_image *i = l->image;
@@ -178,9 +178,12 @@ int eng_cuda_image_of(pst_plan *p, eng_cuda_lane *l, pst_err *err)
 
 /* ---- a plan's lane ---- */
 
-int eng_cuda_lane_stream(eng_cuda_lane *l, pst_err *err)
+int eng_cuda_lane_streams(eng_cuda_lane *l, pst_err *err)
 {
-    return eng_cuda_said(l->on, l->on->driver->stream(&l->stream, ENG_CUDA_STREAM_NON_BLOCKING), "making a stream", err);
+    int rc = 0;
+    for (int i = 0; i < ENG_CUDA_SLOTS && rc == 0; i++)
+        rc = eng_cuda_said(l->on, l->on->driver->stream(&l->slots[i].stream, ENG_CUDA_STREAM_NON_BLOCKING), "making a stream", err);
+    return rc;
 }
 
 int eng_cuda_lane_buffers(eng_cuda_lane *l, pst_err *err)
@@ -191,12 +194,13 @@ int eng_cuda_lane_buffers(eng_cuda_lane *l, pst_err *err)
         l->rows_max /= 2;
     l->out_at = rounded((size_t)l->rows_max * row_bytes(l));
     l->between_at = l->out_at + rounded((size_t)l->rows_max * l->task.out);
-    size_t bytes = l->between_at + (size_t)l->rows_max * between;
+    l->slot_bytes = l->between_at + rounded((size_t)l->rows_max * between);
+    size_t bytes = ENG_CUDA_SLOTS * l->slot_bytes;
     int rc = eng_cuda_alloc(l->on, bytes, &l->device, err);
     if (rc < 0)
         return rc;
     l->bytes = bytes;
-    return eng_cuda_pin(l->on, l->between_at, (void **)&l->pinned, err);
+    return eng_cuda_pin(l->on, ENG_CUDA_SLOTS * l->between_at, (void **)&l->pinned, err);
 }
 
 void eng_cuda_lane_done(void *lane)
@@ -204,7 +208,8 @@ void eng_cuda_lane_done(void *lane)
     eng_cuda_lane *l = lane;
     if (!l->on)
         return;
-    eng_cuda_stream_end(l->on, l->stream); /* its work may still use the buffers */
+    for (int i = 0; i < ENG_CUDA_SLOTS; i++)
+        eng_cuda_stream_end(l->on, l->slots[i].stream); /* its work may still use the buffers */
     eng_cuda_free(l->on, l->device, l->bytes);
     eng_cuda_unpin(l->on, l->pinned);
     leave_image(l);
@@ -213,16 +218,16 @@ void eng_cuda_lane_done(void *lane)
 
 /* ---- runs ---- */
 
-static void gather(const eng_cuda_lane *l, const void *x, int64_t from, int64_t n, int64_t cols)
+static void gather(const eng_cuda_lane *l, unsigned char *to, const void *x, int64_t from, int64_t n, int64_t cols)
 {
     size_t mine = row_bytes(l), all = (size_t)cols * l->task.number;
     const unsigned char *rows = (const unsigned char *)x + (size_t)from * all;
     if (mine == all && mine) {
-        memcpy(l->pinned, rows, (size_t)n * mine);
+        memcpy(to, rows, (size_t)n * mine);
         return;
     }
     for (int64_t r = 0; r < n && mine; r++)
-        memcpy(l->pinned + (size_t)r * mine, rows + (size_t)r * all, mine);
+        memcpy(to + (size_t)r * mine, rows + (size_t)r * all, mine);
 }
 
 static void *on_device(eng_cuda_address at)
@@ -230,30 +235,37 @@ static void *on_device(eng_cuda_address at)
     return (void *)(uintptr_t)at; /* nobody here looks into it */
 }
 
-/* Rows [begun, …) of x, as many as the buffers hold. */
-static int pass(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, pst_err *err)
+static unsigned char *pinned_of(const eng_cuda_lane *l, const eng_cuda_slot *s)
+{
+    return l->pinned + (size_t)(s - l->slots) * l->between_at;
+}
+
+/* Rows [begun, …) of x, as many as a slot holds. */
+static int pass(eng_cuda_lane *l, eng_cuda_slot *s, const void *x, int64_t rows, int64_t cols, pst_err *err)
 {
     const eng_cuda_driver *d = l->on->driver;
+    unsigned char *pinned = pinned_of(l, s);
+    eng_cuda_address device = l->device + (size_t)(s - l->slots) * l->slot_bytes;
     int64_t left = rows - l->begun, n = left < l->rows_max ? left : l->rows_max;
-    PST_ASSERT(n > 0 && !l->under_way); /* the buffers are free */
-    gather(l, x, l->begun, n, cols);
+    PST_ASSERT(n > 0 && !s->under_way); /* the buffers are free */
+    gather(l, pinned, x, l->begun, n, cols);
     l->begun += n;
-    l->under_way = n;
+    s->under_way = n;
     const eng_cuda_call call = {.head = &l->image->head,
                                 .image = on_device(l->image->at),
-                                .x = on_device(l->device),
+                                .x = on_device(device),
                                 .rows = n,
                                 .cols = l->task.cols,
-                                .between = on_device(l->device + l->between_at),
-                                .out = on_device(l->device + l->out_at),
-                                .stream = l->stream};
-    int rc = call.cols ? d->copy_in(l->device, l->pinned, (size_t)n * row_bytes(l), l->stream) : 0;
+                                .between = on_device(device + l->between_at),
+                                .out = on_device(device + l->out_at),
+                                .stream = s->stream};
+    int rc = call.cols ? d->copy_in(device, pinned, (size_t)n * row_bytes(l), s->stream) : 0;
     if (rc != 0)
         return eng_cuda_said(l->on, rc, "copying rows to it", err);
     rc = l->task.kind->launch(l->on->plugin, &call);
     if (rc != 0)
         return eng_cuda_said(l->on, rc, l->task.kind->launching, err);
-    return eng_cuda_said(l->on, d->copy_out(l->pinned + l->out_at, l->device + l->out_at, (size_t)n * l->task.out, l->stream),
+    return eng_cuda_said(l->on, d->copy_out(pinned + l->out_at, device + l->out_at, (size_t)n * l->task.out, s->stream),
                          "copying results from it", err);
 }
 
@@ -261,25 +273,30 @@ int eng_cuda_lane_begin(eng_cuda_lane *l, const void *x, int64_t rows, int64_t c
 {
     PST_ASSERT(rows > 0 && cols >= l->task.cols);
     int rc = eng_cuda_enter(l->on, err);
-    if (rc == 0)
-        rc = wait_for(l, err); /* of a run that was given up */
+    for (int i = 0; i < ENG_CUDA_SLOTS && rc == 0; i++)
+        rc = wait_for(l, &l->slots[i], err); /* of a run that was given up */
     l->begun = 0;
-    return rc == 0 ? pass(l, x, rows, cols, err) : rc;
+    for (int i = 0; i < ENG_CUDA_SLOTS && rc == 0 && l->begun < rows; i++)
+        rc = pass(l, &l->slots[i], x, rows, cols, err);
+    return rc;
 }
 
+/* Passes come back in the order in which they went, by each slot in turn; what is free again takes the next. */
 int eng_cuda_lane_end(eng_cuda_lane *l, const void *x, int64_t rows, int64_t cols, void *ret_results, pst_err *err)
 {
     int rc = eng_cuda_enter(l->on, err);
-    for (int64_t at = 0; rc == 0 && at < rows;) {
-        int64_t n = l->begun - at;
-        PST_ASSERT(n > 0 && n == l->under_way);
-        rc = wait_for(l, err);
+    int64_t at = 0;
+    for (int i = 0; rc == 0 && at < rows; i = (i + 1) % ENG_CUDA_SLOTS) {
+        eng_cuda_slot *s = &l->slots[i];
+        int64_t n = s->under_way;
+        PST_ASSERT(n > 0 && at + n <= l->begun);
+        rc = wait_for(l, s, err);
         if (rc < 0)
             break;
-        memcpy((unsigned char *)ret_results + (size_t)at * l->task.out, l->pinned + l->out_at, (size_t)n * l->task.out);
+        memcpy((unsigned char *)ret_results + (size_t)at * l->task.out, pinned_of(l, s) + l->out_at, (size_t)n * l->task.out);
         at += n;
-        if (at < rows)
-            rc = pass(l, x, rows, cols, err);
+        if (l->begun < rows)
+            rc = pass(l, s, x, rows, cols, err);
     }
     return rc;
 }

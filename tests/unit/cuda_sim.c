@@ -317,6 +317,14 @@ static int drain(queue_of *s)
     return rc;
 }
 
+static bool others_work(const void *stream)
+{
+    for (const queue_of *s = streams; s; s = s->next)
+        if (s != stream && s->device == entered_at && s->n)
+            return true;
+    return false;
+}
+
 static queue_of *of_stream(void *stream)
 {
     must_be_entered();
@@ -382,6 +390,7 @@ static int sim_copy_in(eng_cuda_address to, const void *from, size_t bytes, void
     if (fails_here())
         return FAILED;
     cuda_sim_state.copies_in++;
+    cuda_sim_state.overlaps += others_work(stream);
     cuda_sim_state.images += fills(to, bytes); /* rows leave room for sums behind them */
     if (!cuda_sim_state.at_once && !lies_in(from, bytes, true))
         abort(); /* nobody would know when the device has read it */

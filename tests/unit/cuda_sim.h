@@ -49,6 +49,7 @@ typedef struct cuda_sim {
     int contexts;                /* taken and not given back: one stays for each device that was used */
     int pieces, pinned, streams; /* taken and not given back */
     int copies_in, copies_out, launches, images;
+    int overlaps; /* rows that were given to a stream while another one of the device had work */
 } cuda_sim;
 
 extern cuda_sim cuda_sim_state;

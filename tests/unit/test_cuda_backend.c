@@ -254,9 +254,14 @@ static void test_more_rows_than_a_pass(void **state)
     pst_model *m = regressor(&(shape){.trees = 3, .depth = 3, .targets = 1});
     pst_plan *p = cuda_kit_plan(m, "cuda"), *cpu = cuda_kit_plan(m, "engine");
     int before = cuda_sim_state.launches;
-    same(p, cpu, m, ROWS_ALL, "two passes");
-    assert_int_equal(cuda_sim_state.launches, before + 2);
+    same(p, cpu, m, 4096, "one pass");
+    assert_int_equal(cuda_sim_state.launches, before + 1);
+    assert_int_equal(cuda_sim_state.overlaps, 0);
+    same(p, cpu, m, ROWS_ALL, "three passes");
+    assert_int_equal(cuda_sim_state.launches, before + 4);
+    assert_int_equal(cuda_sim_state.overlaps, 2); /* each goes over while the one before it is computed */
     same(p, cpu, m, 5, "a small run behind a large one");
+    assert_int_equal(cuda_sim_state.overlaps, 2);
     pst_plan_free(p);
     pst_plan_free(cpu);
     pst_model_unref(m);
@@ -467,7 +472,7 @@ static void test_a_device_that_does_not_answer(void **state)
     pst_plan_free(other); /* idle, but giving back would wait for the other's work */
     pst_model_unref(m);
     assert_int_equal(cuda_sim_state.pieces, before);
-    assert_int_equal(cuda_sim_state.streams, 2);
+    assert_int_equal(cuda_sim_state.streams, 4); /* two a plan */
     cuda_sim_state.hung = false;
     m = regressor(&(shape){.trees = 5, .depth = 3, .targets = 1});
     for (int i = 0; i < 4; i++) /* the simulated device wants to be asked more than once */

@@ -281,8 +281,9 @@ static void test_more_rows_than_a_pass(void **state)
     pst_model *m = mlp(3, 6, 2);
     pst_plan *p = cuda_kit_plan(m, "cuda"), *cpu = cuda_kit_plan(m, "engine");
     int before = cuda_sim_state.launches;
-    same(p, cpu, m, ROWS_ALL, "two passes");
-    assert_int_equal(cuda_sim_state.launches, before + 2);
+    same(p, cpu, m, ROWS_ALL, "three passes");
+    assert_int_equal(cuda_sim_state.launches, before + 3);
+    assert_int_equal(cuda_sim_state.overlaps, 2);
     same(p, cpu, m, 5, "a small run behind a large one");
     pst_plan_free(p);
     pst_plan_free(cpu);
