@@ -113,7 +113,7 @@ class RefusingRegistry:
 class Platform:
     def __init__(self, brokers=1, up=True, without="", up_args=()):
         self.dir = Path(tempfile.mkdtemp(prefix="penstock-test-"))
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_") or k == "PENSTOCK_BUS"}  # wire, rdkafka: what `bus: auto` is
         self.env = {**clean, "PENSTOCK_STATE_DIR": str(self.dir / "state"), "NO_COLOR": "1"}
         self.children, self.schemas = [], {}
         self.ports = (free_ports(1), free_ports(1))  # the same at every `up`, as a user's are

@@ -364,6 +364,28 @@ static void a_reserved_value_waits_for_its_topic(void **state)
     close_it(h);
 }
 
+/* The room lies in the batch whose sending would make the queue less full: it must not keep it back. */
+static void a_reserved_value_and_a_full_queue_do_not_wait_for_each_other(void **state)
+{
+    told t = {0};
+    want.queue_records = 3;
+    bus_handle *h = open_as(NULL, &t);
+    for (int i = 0; i < 50; i++) {
+        pst_out head = {.topic = "one", .partition = 1};
+        pst_buf_add(ops->reserve(h, &head), &i, sizeof i);
+        int code, tries = 0;
+        while ((code = ops->send_reserved(h)) == BUS_ERR__QUEUE_FULL && ++tries < 200)
+            serve(h, 10);
+        assert_int_equal(code, 0);
+    }
+    flush_all(h);
+    assert_int_equal(t.ok, 50);
+    assert_int_equal(fake.logs[0][1].n, 50);
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(fake.logs[0][1].at[i].number, i);
+    close_it(h);
+}
+
 /* What was not sent is told as it was given when the client dies, and nothing that was. */
 static void what_a_dead_client_had_not_sent_is_given_back(void **state)
 {
@@ -732,6 +754,7 @@ int main(void)
         T(numbers_that_a_broker_forgot_begin_anew),
         T(a_reserved_value_is_written_where_it_is_sent_from),
         T(a_reserved_value_waits_for_its_topic),
+        T(a_reserved_value_and_a_full_queue_do_not_wait_for_each_other),
         T(what_a_dead_client_had_not_sent_is_given_back),
         T(dropping_tells_every_record),
         T(rounds_are_committed_or_aborted),

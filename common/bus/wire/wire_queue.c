@@ -410,6 +410,15 @@ static void move_on(wire_producer *p, wire_pbatch *b, size_t at)
     pst_buf_done(&value);
 }
 
+/* The queue is full, and a batch that somebody writes in is not sent: so the value waits elsewhere, for as long as whoever wrote it asks again. */
+static void put_reserved_aside(wire_producer *p, wire_pbatch *b, size_t at)
+{
+    pst_buf_clear(&p->room);
+    pst_buf_add(&p->room, b->build.bytes.data + at, b->build.bytes.len - at);
+    wire_build_unreserve(&b->build);
+    p->reserved_in = NULL;
+}
+
 int wire_queue_add_reserved(wire_producer *p)
 {
     PST_ASSERT(p->reserving);
@@ -425,8 +434,10 @@ int wire_queue_add_reserved(wire_producer *p)
     PST_ASSERT(b->build.bytes.len >= at);
     p->reserved.value_len = b->build.bytes.len - at;
     size_t bytes = bytes_of(&p->reserved);
-    if (is_full(p, bytes))
+    if (is_full(p, bytes)) {
+        put_reserved_aside(p, b, at);
         return BUS_ERR__QUEUE_FULL;
+    }
     p->reserved_in = NULL;
     p->reserving = false;
     size_t more = wire_build_cost(&p->reserved) - p->reserved.key_len - p->reserved.value_len; /* headers and lengths, still to be put in */
