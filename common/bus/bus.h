@@ -123,6 +123,9 @@ typedef struct pst_consumer_opts {
     size_t inflight_bytes_max; /* librdkafka's queue; 0 = 64 MiB */
     /* The coordinator keeps the consumer waiting (why), and has answered (NULL). On the consumer's thread, inside its calls; may be NULL. */
     void (*on_wait)(void *arg, const char *why);
+    /* What lies at this offset can never be read (a damaged batch), and its partition stands there alone until somebody mends it: said once, and again every
+     * ten minutes. The first record at or behind it says that it is over. As on_wait; NULL: the poll's error says it. */
+    void (*on_unreadable)(void *arg, const char *topic, int32_t partition, int64_t offset, const char *why);
     void *arg;
 } pst_consumer_opts;
 

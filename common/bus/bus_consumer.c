@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_MS         100 /* how often a wait looks whether it was told to stop */
-#define COMMIT_WAIT_MS   10000
-#define CLOSE_WAIT_MS    10000
-#define CLOSE_FORCED_MS  1000
-#define JOIN_WAIT_MS     20000 /* a leaver waits so long for the others whom its join waits for */
-#define MUTE_WAIT_MS     10000 /* and so long for a coordinator that does not say whether it is a member at all */
-#define INFLIGHT_DEFAULT (64u << 20)
-#define QUIET_MS         5000
+#define SLICE_MS           100 /* how often a wait looks whether it was told to stop */
+#define COMMIT_WAIT_MS     10000
+#define CLOSE_WAIT_MS      10000
+#define CLOSE_FORCED_MS    1000
+#define JOIN_WAIT_MS       20000 /* a leaver waits so long for the others whom its join waits for */
+#define MUTE_WAIT_MS       10000 /* and so long for a coordinator that does not say whether it is a member at all */
+#define INFLIGHT_DEFAULT   (64u << 20)
+#define QUIET_MS           5000
+#define UNREADABLE_SAID_US (600 * 1000000LL)
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
@@ -47,8 +48,32 @@ static void clear_batch(pst_consumer *c)
     c->n = c->bytes = 0;
 }
 
+/* The other partitions flow, and nothing is wrong with the broker: so this is no outage, nor a silence that a new consumer would end. */
+static void take_unreadable(pst_consumer *c, const bus_run *run)
+{
+    bus_part *p = bus_part_find(c, run->topic, run->partition);
+    int64_t now = pst_mono_us();
+    if (!p || (p->unreadable_us && now - p->unreadable_us < UNREADABLE_SAID_US))
+        return;
+    p->unreadable_us = now;
+    int64_t offset = p->next >= 0 ? p->next : run->offset;
+    const char *why = run->reason ? run->reason : bus_code_text(run->code);
+    pst_log(PST_LOG_ERROR, "bus", "event=unreadable group=%s topic=%s partition=%d offset=%lld why=\"%s\"", c->group ? c->group : "-",
+            p->topic, p->partition, (long long)offset, why);
+    if (c->opts.on_unreadable) {
+        c->opts.on_unreadable(c->opts.arg, p->topic, p->partition, offset, why);
+        return;
+    }
+    pst_err_clear(&c->health.last);
+    pst_err_set(&c->health.last, PST_EINVAL, PST_CLASS_DATA, "kafka", run->code, "%s", why);
+}
+
 static void take_fault(pst_consumer *c, const bus_run *run)
 {
+    if (run->code == BUS_ERR_INVALID_MSG && run->topic) {
+        take_unreadable(c, run);
+        return;
+    }
     if (run->code == BUS_ERR__MAX_POLL_EXCEEDED || run->code == BUS_ERR__AUTO_OFFSET_RESET)
         c->lost = true;
     if (run->code == BUS_ERR_UNKNOWN_TOPIC_OR_PART && run->topic) {
@@ -265,7 +290,7 @@ static bool take(pst_consumer *c, const bus_run *run)
     if (p->base < 0)
         p->base = first;
     p->heard_us = p->turn_us = pst_mono_us();
-    p->behind_us = 0;
+    p->behind_us = p->unreadable_us = 0;
     p->unheard = false;
     if (c->rest_us) { /* the turn is over; one that gave records was not in vain, and the next partition may have its own at once */
         c->rest_us = 1;

@@ -118,6 +118,7 @@ typedef struct bus_part {
     int64_t committed;                               /* last offset known to be committed, -1 = not known */
     int64_t from;                                    /* where it was told to start (ranges) */
     int begun;                                       /* how many partitions its topic had when the group began, < 1 = not known */
+    int64_t unreadable_us;                           /* when it was last said that what lies there can never be read; 0 = it can */
     bool eof, done;                                  /* at its end now; reached `to` for good */
     bool off;                                        /* paused in the client */
     bool unheard;                                    /* it stood still, and has not told since where its end is */

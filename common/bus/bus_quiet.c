@@ -29,7 +29,7 @@ typedef struct bus_look { /* the thread's while it is asked */
 
 static bool is_quiet(const pst_consumer *c, const bus_part *p, int64_t now)
 {
-    return !p->done && !p->held_until_us && p->next >= -1 && now - p->heard_us > c->quiet_ms * 1000LL;
+    return !p->done && !p->held_until_us && !p->unreadable_us && p->next >= -1 && now - p->heard_us > c->quiet_ms * 1000LL;
 }
 
 static bus_places *quiet_parts(const pst_consumer *c, int64_t now)

@@ -214,6 +214,12 @@ static void on_wait(void *arg, const char *why)
     score_stats_wait(s->stats, PST_WAIT_COORDINATOR, why ? "kafka" : NULL, why);
 }
 
+static void on_unreadable(void *arg, const char *topic, int32_t partition, int64_t offset, const char *why)
+{
+    scorer *s = arg;
+    score_stats_wait_record(s->stats, &(pst_record){.topic = topic, .partition = partition, .offset = offset}, "kafka", why);
+}
+
 /* A consumer in the group, and a producer under our slot's transactional id, which ends what a predecessor of that name left open. */
 int scorer_open(scorer *s)
 {
@@ -236,6 +242,7 @@ int scorer_open(scorer *s)
                            .peers = peers,
                            .inflight_bytes_max = s->p->inflight_bytes,
                            .on_wait = on_wait,
+                           .on_unreadable = on_unreadable,
                            .arg = s};
     rc = pst_consumer_new(s->conf, &o, &s->consumer, &s->err);
     free(peers);

@@ -10,7 +10,7 @@
 
 static void versions(wire_in in, int16_t version)
 {
-    static const wire_api any = {3, 2, 9, 9, "any"};
+    static const wire_api any = {.key = 3, .min = 2, .max = 9, .flexible = 9, .name = "any"};
     wire_versions v;
     if (wire_versions_get(&in, version, &v) < 0)
         return;

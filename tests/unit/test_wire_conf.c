@@ -107,6 +107,9 @@ static void test_wire_conf_what_we_have_not_is_refused_with_the_cure(void **stat
     refused((const char *[]){"security.protocol", "ssl", "sasl.username", "u", "sasl.password", "p", NULL}, BUS_PROP_CONSUMER,
             "set security.protocol=sasl_ssl");
     refused((const char *[]){"session.timeout.ms", "1000", "heartbeat.interval.ms", "1000", NULL}, BUS_PROP_CONSUMER, "session.timeout.ms");
+    refused((const char *[]){"retries", "3", NULL}, BUS_PROP_PRODUCER, "bus: rdkafka");
+    refused((const char *[]){"message.send.max.retries", "0", NULL}, BUS_PROP_PRODUCER, "bus: rdkafka");
+    refused((const char *[]){"queued.min.messages", "7", NULL}, BUS_PROP_CONSUMER, "bus: rdkafka");
     refused((const char *[]){"receive.message.max.bytes", "1000000", NULL}, BUS_PROP_CONSUMER, "fetch.max.bytes");
 }
 

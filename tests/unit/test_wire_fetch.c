@@ -105,6 +105,9 @@ void wire_call_lane(wire_call *call, int lane)
 void wire_call_splice(wire_call *call, wire_block *block)
 {
 }
+void wire_call_throttled(const wire_call *call, int32_t ms)
+{
+}
 void *wire_call_owner(const wire_call *call)
 {
     return call->owner;
@@ -134,7 +137,7 @@ static wire_call *under_way(void)
 #define VERSION 13
 
 typedef struct asked { /* what a Fetch said */
-    int32_t wait_ms, session, epoch;
+    int32_t wait_ms, session, epoch, last;
     size_t topics, forgotten;
     int32_t partition;
     int64_t offset;
@@ -162,7 +165,7 @@ static asked read_request(wire_call *call)
         q.partition = wire_get_i32(&in);
         assert_int_equal(wire_get_i32(&in), 5);
         q.offset = wire_get_i64(&in);
-        wire_get_i32(&in);
+        q.last = wire_get_i32(&in);
         wire_get_i64(&in);
         wire_get_i32(&in);
         wire_get_tags(&in);
@@ -201,6 +204,8 @@ typedef struct told { /* of one partition */
     int64_t high, stable;
     int64_t aborted_by, aborted_from; /* 0 = none */
     const pst_buf *records;
+    int64_t ends_at; /* its history, of the epoch ends_epoch; 0 = it is the reader's */
+    int32_t ends_epoch;
 } told;
 
 static void put_answer(pst_buf *to, int code, int32_t session, const told *t)
@@ -229,10 +234,45 @@ static void put_answer(pst_buf *to, int code, int32_t session, const told *t)
             wire_put_blob(&o, t->records->data, t->records->len);
         else
             wire_put_uvarint(&o, 0);
+        if (t->ends_at) {
+            wire_put_uvarint(&o, 1);
+            wire_put_uvarint(&o, 0);
+            wire_put_uvarint(&o, 13);
+            wire_put_i32(&o, t->ends_epoch);
+            wire_put_i64(&o, t->ends_at);
+        }
         wire_put_tags(&o);
         wire_put_tags(&o);
     }
     wire_put_tags(&o);
+}
+
+/* The leader's, in which the first batch was written: the sum does not include it. */
+static void put_epoch(pst_buf *records, uint8_t epoch)
+{
+    const uint8_t bytes[] = {0, 0, 0, epoch};
+    memcpy(records->data + 12, bytes, sizeof bytes);
+}
+
+/* A batch of n records of so many bytes that pack well. */
+static void put_packed(pst_buf *to, int64_t at, int n, size_t bytes)
+{
+    wire_build b = {0};
+    wire_block *block;
+    pst_err err = {0};
+    char *value = calloc(1, bytes);
+    wire_build_begin(&b);
+    for (int i = 0; i < n; i++)
+        wire_build_add(&b, &(pst_out){.value = value, .value_len = bytes, .timestamp_ms = 1});
+    const wire_seal seal = {.producer_id = -1, .producer_epoch = -1, .base_sequence = -1, .codec = WIRE_GZIP, .level = -1};
+    assert_int_equal(wire_build_close(&b, &seal, &block, &err), 0);
+    assert_true(block->len < bytes);
+    for (int i = 0; i < 8; i++)
+        block->data[i] = (uint8_t)((uint64_t)at >> (56 - 8 * i));
+    pst_buf_add(to, block->data, block->len);
+    wire_block_drop(block);
+    wire_build_done(&b);
+    free(value);
 }
 
 /* A batch of n records from this offset; producer 0 = none. control: n = 1, a marker that says abort. */
@@ -469,17 +509,137 @@ static void test_fetch_out_of_range_begins_where_it_is_told_to(void **state)
     pst_buf_done(&bytes);
 }
 
+static void no_step_back(bus_handle *h)
+{
+    wire_consumer *c = (wire_consumer *)h;
+    for (size_t p = 0; p < c->n_parts; p++)
+        c->parts[p]->not_before_us = 0;
+    for (size_t s = 0; s < c->n_sources; s++)
+        c->sources[s]->not_before_us = 0;
+}
+
+/* Eight batches of a few kilobytes, of 2 MiB each when they are unpacked: as many as fit into the 8 MiB of the consumer lie there at once. */
+static void test_fetch_counts_what_is_unpacked(void **state)
+{
+    pst_buf records = {0}, bytes = {0};
+    for (int i = 0; i < 8; i++)
+        put_packed(&records, i, 1, 2u << 20);
+    put_answer(&bytes, 0, 77, &(told){.high = 8, .stable = 8, .records = &records});
+    bus_handle *h = open_at(0);
+    read_request(next_fetch(h));
+    answer(under_way(), bytes.data, bytes.len, 0);
+    pst_record room[8];
+    size_t n = 0, most = 0;
+    for (int round = 0, none = 0; none < 20 && n < 8; round++) {
+        bus_run run = poll_once(h, room + n, 8 - n);
+        none = run.kind == BUS_RUN_NONE ? none + 1 : 0;
+        n += run.kind == BUS_RUN_RECORDS ? run.n : 0;
+        most = n > most ? n : most;
+    }
+    assert_in_range(most, 2, 5);
+    wire_consumer_ops.release(h, room, n);
+    int64_t seen[20], end = -1;
+    assert_int_equal(n + (size_t)take(h, seen, 20, &end), 8);
+    assert_int_equal(end, 8);
+    assert_int_equal(faults, 0);
+    free_consumer(h);
+    pst_buf_done(&records);
+    pst_buf_done(&bytes);
+}
+
+/* What cannot be read is no outage: it is told with its place once it is sure, what lies before it comes, and nothing behind it. */
+static void test_fetch_tells_what_can_never_be_read(void **state)
+{
+    pst_buf records = {0}, bytes = {0};
+    put_batch(&records, 0, 3, 0, false);
+    size_t at = records.len;
+    put_batch(&records, 3, 3, 0, false);
+    records.data[at + 70] ^= 1;
+    put_batch(&records, 6, 3, 0, false);
+    put_answer(&bytes, 0, 77, &(told){.high = 20, .stable = 20, .records = &records});
+    bus_handle *h = open_at(0);
+    int n = 0, told_it = 0, others = 0;
+    for (int i = 0; i < 3; i++) {
+        no_step_back(h);
+        read_request(next_fetch(h));
+        answer(under_way(), bytes.data, bytes.len, 0);
+        for (int k = 0; k < 4; k++) {
+            pst_record room[16];
+            bus_run run = poll_once(h, room, 16);
+            if (run.kind == BUS_RUN_RECORDS) {
+                n += (int)run.n;
+                wire_consumer_ops.release(h, room, run.n);
+            }
+            if (run.kind != BUS_RUN_FAULT)
+                continue;
+            bool it = run.code == BUS_ERR_INVALID_MSG && run.topic && run.offset == 3 && strstr(run.reason, "CRC");
+            told_it += it;
+            others += !it;
+        }
+        assert_int_equal(told_it, i); /* the first time it may have been broken on the way */
+    }
+    assert_int_equal(n, 3);
+    assert_int_equal(others, 0);
+    free_consumer(h);
+    pst_buf_done(&records);
+    pst_buf_done(&bytes);
+}
+
+/* KIP-320: a replica was elected that does not have what was read. It is read on from where the histories part, also by whoever goes back to where he was. */
+static void test_fetch_goes_on_where_a_log_was_cut_off(void **state)
+{
+    pst_buf records = {0}, bytes = {0};
+    put_batch(&records, 0, 10, 0, false);
+    put_epoch(&records, 4);
+    put_answer(&bytes, 0, 77, &(told){.high = 20, .stable = 20, .records = &records});
+    bus_handle *h = open_at(0);
+    int64_t seen[20], end = -1;
+    assert_int_equal(read_request(next_fetch(h)).last, -1);
+    answer(under_way(), bytes.data, bytes.len, 0);
+    assert_int_equal(take(h, seen, 20, &end), 10);
+    no_step_back(h);
+    asked q = read_request(next_fetch(h));
+    assert_int_equal(q.offset, 10);
+    assert_int_equal(q.last, 4);
+    pst_buf_clear(&bytes);
+    put_answer(&bytes, 0, 77, &(told){.high = -1, .stable = -1, .ends_at = 7, .ends_epoch = 3});
+    answer(under_way(), bytes.data, bytes.len, 0);
+    assert_int_equal(take(h, seen, 20, &end), 0);
+    assert_int_equal(moved, 1);
+    bus_place at = {.topic = (char *)"t", .offset = 10};
+    char why[100];
+    wire_consumer_ops.seek(h, &(bus_places){.at = &at, .n = 1}, 0, why, sizeof why);
+    no_step_back(h);
+    q = read_request(next_fetch(h));
+    assert_int_equal(q.offset, 7);
+    pst_buf_clear(&bytes);
+    pst_buf_clear(&records);
+    put_batch(&records, 7, 5, 0, false);
+    put_epoch(&records, 5);
+    put_answer(&bytes, 0, 77, &(told){.high = 20, .stable = 20, .records = &records});
+    answer(under_way(), bytes.data, bytes.len, 0);
+    assert_int_equal(take(h, seen, 20, &end), 5);
+    assert_int_equal(seen[0], 7);
+    assert_int_equal(moved, 1);
+    assert_int_equal(faults, 0);
+    at.offset = 9; /* read anew: now it is what it says */
+    wire_consumer_ops.seek(h, &(bus_places){.at = &at, .n = 1}, 0, why, sizeof why);
+    no_step_back(h);
+    q = read_request(next_fetch(h));
+    assert_int_equal(q.offset, 9);
+    assert_int_equal(q.last, 5);
+    free_consumer(h);
+    pst_buf_done(&records);
+    pst_buf_done(&bytes);
+}
+
 /* After whatever came, the right answer gives the rest, each once. */
 static void then_all_comes(bus_handle *h, const pst_buf *right, int64_t *seen, int n)
 {
     static const int64_t expected[] = {0, 1, 2, 8, 9};
     int64_t end = -1;
     for (int i = 0; i < 3 && n < 5; i++) {
-        wire_consumer *c = (wire_consumer *)h;
-        for (size_t p = 0; p < c->n_parts; p++)
-            c->parts[p]->not_before_us = 0; /* it does not step back here */
-        for (size_t s = 0; s < c->n_sources; s++)
-            c->sources[s]->not_before_us = 0;
+        no_step_back(h);
         read_request(next_fetch(h));
         answer(under_way(), right->data, right->len, 0);
         n += take(h, seen + n, 20 - n, &end);
@@ -538,6 +698,9 @@ int main(void)
         cmocka_unit_test(test_fetch_keeps_to_its_session),
         cmocka_unit_test(test_fetch_throws_away_what_it_was_moved_from),
         cmocka_unit_test(test_fetch_out_of_range_begins_where_it_is_told_to),
+        cmocka_unit_test(test_fetch_counts_what_is_unpacked),
+        cmocka_unit_test(test_fetch_tells_what_can_never_be_read),
+        cmocka_unit_test(test_fetch_goes_on_where_a_log_was_cut_off),
         cmocka_unit_test(test_fetch_survives_every_truncation),
         cmocka_unit_test(test_fetch_survives_every_lie),
     };

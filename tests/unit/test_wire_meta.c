@@ -66,7 +66,7 @@ static void check_versions(const read_back *r, int16_t version)
     assert_int_equal(r->v.code, 0);
     assert_true(wire_versions_best(&r->v, &wire_api_metadata) >= 12);
     assert_true(wire_versions_best(&r->v, &wire_api_find_coordinator) >= 4);
-    assert_int_equal(wire_versions_best(&r->v, &(wire_api){3, 14, 20, 9, ""}), -1);
+    assert_int_equal(wire_versions_best(&r->v, &(wire_api){.key = 3, .min = 14, .max = 20, .flexible = 9, .name = ""}), -1);
     assert_int_equal(r->v.n_features > 0, version >= 3);
     assert_int_equal(r->v.epoch >= 0, version >= 3);
 }

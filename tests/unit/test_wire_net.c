@@ -19,7 +19,7 @@
 
 #define NET_US 60000000LL
 
-static const wire_api echo = {12, 0, 4, 4, "Heartbeat"};
+static const wire_api echo = {.key = 12, .max = 4, .flexible = 4, .name = "Heartbeat", .throttle_elsewhere = true};
 
 static peer p;
 static wire_conf *conf;
@@ -399,7 +399,9 @@ static void test_wire_net_an_answer_that_lay_there_is_not_late(void **state)
 
 static void test_wire_net_unsent_and_unknown(void **state)
 {
-    static const wire_api newer = {12, 9, 11, 9, "Heartbeat"}, unheard = {99, 0, 1, 1, "Unheard"}, beyond = {500, 0, 1, 1, "Beyond"};
+    static const wire_api newer = {.key = 12, .min = 9, .max = 11, .flexible = 9, .name = "Heartbeat"},
+                          unheard = {.key = 99, .min = 0, .max = 1, .flexible = 1, .name = "Unheard"},
+                          beyond = {.key = 500, .min = 0, .max = 1, .flexible = 1, .name = "Beyond"};
     asked a = {.text = "text"}, b = a, c = a, d = a;
     open_net(NULL);
     know();
@@ -455,6 +457,30 @@ static void test_wire_net_callbacks_may_turn_and_ask(void **state)
 }
 
 /* ---- brokers that lie, move, go away --------------------------------------------------------------------------------------------------------------- */
+
+/* KIP-219: the broker does not read on for a while; nothing is written to it, and nothing is late for it. */
+static void test_wire_net_keeps_still_while_it_is_throttled(void **state)
+{
+    static const wire_api throttled = {.key = 12, .max = 4, .flexible = 4, .name = "Heartbeat"};
+    asked first, second;
+    open_net(NULL);
+    know();
+    bring_up();
+    memset(&first, 0, sizeof first);
+    snprintf(first.text, sizeof first.text, "days of throttle_time_ms"); /* its first four bytes, of which 30 s are believed */
+    first.call = wire_net_call(net, 1, &throttled, 60000, put_text, on_echo, &first);
+    UNTIL(first.told);
+    int seen = peer_count(&p, 12);
+    ask(&second, "held back", 0, 60000);
+    for (int i = 0; i < 200; i++)
+        step();
+    assert_int_equal(peer_count(&p, 12), seen);
+    assert_false(second.told);
+    ask(&first, "of another connection", 1, 60000);
+    UNTIL(first.told);
+    assert_int_equal(first.code, 0);
+    assert_int_equal(faults, 0);
+}
 
 static void test_wire_net_a_broker_that_lies(void **state)
 {
@@ -742,6 +768,7 @@ int main(void)
         T(an_answer_that_lay_there_is_not_late),
         T(unsent_and_unknown),
         T(callbacks_may_turn_and_ask),
+        T(keeps_still_while_it_is_throttled),
         T(a_broker_that_lies),
         T(moves_with_its_broker),
         T(down_is_told_once_and_again),

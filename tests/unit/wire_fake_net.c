@@ -555,6 +555,10 @@ void wire_call_splice(wire_call *call, wire_block *block)
     pst_buf_add(&call->body, block->data, block->len);
 }
 
+void wire_call_throttled(const wire_call *call, int32_t ms)
+{
+}
+
 void wire_call_forget(wire_call *call)
 {
     call->forgotten = true;

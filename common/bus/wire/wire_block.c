@@ -30,6 +30,13 @@ wire_block *wire_block_use(wire_block *b)
     return b;
 }
 
+void wire_block_count(wire_block *b, size_t *in)
+{
+    PST_ASSERT(!b->counted);
+    b->counted = in;
+    *in += b->cap;
+}
+
 void wire_block_drop(wire_block *b)
 {
     if (!b)
@@ -37,6 +44,10 @@ void wire_block_drop(wire_block *b)
     PST_ASSERT(b->uses);
     if (--b->uses)
         return;
+    if (b->counted) {
+        PST_ASSERT(*b->counted >= b->cap);
+        *b->counted -= b->cap;
+    }
     free(b->data);
     free(b);
 }

@@ -11,12 +11,14 @@
 typedef struct wire_block {
     uint32_t uses;
     size_t len, cap;
+    size_t *counted; /* its bytes are in here; NULL = in nobody's */
     uint8_t *data;
 } wire_block;
 
 wire_block *wire_block_new(size_t cap);                             /* one use */
 wire_block *wire_block_take(uint8_t *data, size_t len, size_t cap); /* memory of malloc() moves in; one use */
 wire_block *wire_block_use(wire_block *b);
-void wire_block_drop(wire_block *b); /* NULL-safe; the last one frees */
+void wire_block_count(wire_block *b, size_t *in); /* adds its bytes there, until it is freed: *in outlives it */
+void wire_block_drop(wire_block *b);              /* NULL-safe; the last one frees */
 
 #endif

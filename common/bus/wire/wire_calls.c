@@ -6,6 +6,7 @@
  * request for socket.timeout.ms is given up with all that are on it. */
 #include "common/bus/wire/wire_conn.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -69,6 +70,44 @@ void wire_call_forget(wire_call *call)
 void *wire_call_owner(const wire_call *call)
 {
     return call->owner;
+}
+
+/* ---- throttling (KIP-219) -------------------------------------------------------------------------------------------------------------------- */
+
+enum { MUTE_MAX_MS = 30000, MUTE_SAID_US = 60000000 };
+
+/* Calls that wait for it are not late before it reads on. */
+static void hold_back(wire_conn *c, int32_t ms)
+{
+    int64_t now = pst_mono_us(), us = (ms < MUTE_MAX_MS ? ms : MUTE_MAX_MS) * 1000LL;
+    if (ms <= 0)
+        return;
+    c->mute_us = now + us;
+    for (wire_call *call = c->calls.first; call; call = call->next)
+        call->deadline_us += us;
+    for (wire_call *call = c->net->waiting.first; call; call = call->next)
+        if (call->node == c->node->id && call->lane == c->lane)
+            call->deadline_us += us;
+    if (c->mute_said_us && now - c->mute_said_us < MUTE_SAID_US)
+        return;
+    c->mute_said_us = now;
+    pst_log(PST_LOG_WARN, "bus", "event=throttled broker=%s:%d ms=%d why=\"a quota of this user or client.id is used up\"", c->node->host,
+            c->node->port, (int)ms);
+}
+
+void wire_call_throttled(const wire_call *call, int32_t ms)
+{
+    wire_node *node = wire_node_find(call->net, call->node);
+    wire_conn *c = node ? node->lanes[call->lane] : NULL;
+    if (c && c->state == WIRE_UP)
+        hold_back(c, ms);
+}
+
+static bool is_mute(wire_conn *c, int64_t now)
+{
+    if (c->mute_us && now >= c->mute_us)
+        c->mute_us = 0;
+    return c->mute_us != 0;
 }
 
 /* ---- telling ------------------------------------------------------------------------------------------------------------------------ */
@@ -224,7 +263,7 @@ static fate try_one(wire_net *net, wire_call *call, int64_t now)
     if (now >= call->deadline_us)
         return LATE;
     wire_conn *c = wire_conn_of(node, call->lane, net);
-    if (c->state != WIRE_UP || c->calls.n >= (size_t)net->conf->inflight_max || c->queued - c->sent > WIRE_OUT_AHEAD)
+    if (is_mute(c, now) || c->state != WIRE_UP || c->calls.n >= (size_t)net->conf->inflight_max || c->queued - c->sent > WIRE_OUT_AHEAD)
         return WAITS;
     int16_t version = wire_versions_best(&node->versions, call->api);
     if (version < 0)
@@ -301,6 +340,8 @@ int64_t wire_calls_next(const wire_net *net)
         wire_node *node = wire_node_find((wire_net *)net, call->node);
         const wire_conn *c = node ? node->lanes[call->lane] : NULL;
         int64_t at = c && c->state == WIRE_DOWN && c->retry_us < call->deadline_us ? c->retry_us : call->deadline_us;
+        if (c && c->mute_us && c->mute_us < at)
+            at = c->mute_us;
         if (at < next)
             next = at;
     }
@@ -324,6 +365,10 @@ void wire_calls_answer(wire_conn *c, wire_block *block)
     c->used_us = pst_mono_us();
     in.flexible = call->version >= call->api->flexible;
     wire_get_tags(&in);
+    if (!call->api->throttle_elsewhere) {
+        wire_in first = in;
+        hold_back(c, wire_get_i32(&first));
+    }
     tell(call, &(wire_answer){
                    .version = call->version, .body = in, .block = block, .node = call->node, .sent = true, .sent_us = call->written_us});
     free(call);

@@ -96,7 +96,6 @@ static const prop props[] = {
     {"fetch.max.bytes", CONS, NUMBER, 0, 2147483135, "52428800", NULL, AT(fetch_max_bytes)},
     {"max.partition.fetch.bytes", CONS, NUMBER, 1, 1000000000, "1048576", NULL, AT(partition_fetch_bytes)},
     {"fetch.error.backoff.ms", CONS, NUMBER, 0, 300000, "500", NULL, AT(fetch_error_backoff_ms)},
-    {"queued.min.messages", CONS, NUMBER, 1, 10000000, "100000", NULL, AT(queued_min_messages)},
     {"queued.max.messages.kbytes", CONS, NUMBER, 1, 2097151, "65536", NULL, AT(queued_max_kbytes)},
     {"check.crcs", CONS, TRUTH, 0, 0, "true", NULL, AT(check_crcs)},
 
@@ -104,7 +103,6 @@ static const prop props[] = {
     {"transaction.timeout.ms", PROD, NUMBER, 1000, INT_MAX, "60000", NULL, AT(transaction_timeout_ms)},
     {"enable.idempotence", PROD, TRUTH, 0, 0, "false", NULL, AT(idempotent)},
     {"acks", PROD, WORDS, -1, 0, "all", "all/-1|0|1", AT(acks)},
-    {"retries", PROD, NUMBER, 0, INT_MAX, "2147483647", NULL, AT(retries)},
     {"linger.ms", PROD, NUMBER, 0, 900000, "5", NULL, AT(linger_ms)},
     {"batch.size", PROD, NUMBER, 1, INT_MAX, "1000000", NULL, AT(batch_bytes)},
     {"batch.num.messages", PROD, NUMBER, 1, 1000000, "10000", NULL, AT(batch_records)},
@@ -127,6 +125,8 @@ static const prop props[] = {
     {"auto.commit.interval.ms", CONS, NUMBER, 0, 86400000, "5000", NULL, -1},
     {"enable.auto.offset.store", CONS, TRUTH, 0, 0, "false", NULL, -1},
     {"enable.partition.eof", CONS, TRUTH, 0, 0, "true", NULL, -1},
+    {"retries", PROD, WORDS, 0, 0, "2147483647", "2147483647", -1},     /* a record is sent again until message.timeout.ms */
+    {"queued.min.messages", CONS, WORDS, 0, 0, "100000", "100000", -1}, /* bytes say how much is fetched ahead, not records */
     {"delivery.report.only.error", PROD, TRUTH, 0, 0, "false", NULL, -1},
     {"queuing.strategy", PROD, WORDS, 0, 0, "fifo", "fifo", -1},
 };

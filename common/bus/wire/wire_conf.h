@@ -61,7 +61,7 @@ struct wire_conf {
     int session_timeout_ms, heartbeat_ms, poll_interval_ms;
     int isolation, offset_reset;
     int fetch_wait_ms, fetch_min_bytes, fetch_max_bytes, partition_fetch_bytes, fetch_error_backoff_ms;
-    int queued_min_messages, queued_max_kbytes;
+    int queued_max_kbytes;
     bool check_crcs;
 
     /* producer */
@@ -69,7 +69,6 @@ struct wire_conf {
     int transaction_timeout_ms;
     bool idempotent;
     int acks; /* -1 = all */
-    int retries;
     int linger_ms;
     int batch_bytes, batch_records;
     int queue_max_records, queue_max_kbytes;

@@ -68,7 +68,7 @@ static void hang_up(wire_conn *c)
     c->more = c->tls_wants_write = false;
     c->login_id = -1;
     c->logged_in = false;
-    c->relogin_us = 0;
+    c->relogin_us = c->mute_us = 0;
 }
 
 /* The wait doubles from try to try, and is spread by ± 20 %, so that the clients of a broker that was away do not come back together. */

@@ -103,6 +103,8 @@ struct wire_conn {
     wire_sasl *sasl;
     bool logged_in;     /* this is a login again */
     int64_t relogin_us; /* 0 = never */
+    int64_t mute_us;    /* the broker reads nothing before; 0 = it does */
+    int64_t mute_said_us;
     int16_t versions_asked;
 };
 

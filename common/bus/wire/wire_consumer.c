@@ -44,7 +44,8 @@ void wire_fault_add(wire_consumer *c, int code, const char *topic, int32_t parti
     if (c->n_faults >= FAULTS_MAX)
         return; /* nobody polls: the first ones say why */
     wire_fault *f = pst_alloc(sizeof *f);
-    *f = (wire_fault){.code = code, .topic = topic, .partition = partition};
+    const wire_part *p = topic ? wire_part_find(c, topic, partition) : NULL;
+    *f = (wire_fault){.code = code, .topic = topic, .partition = partition, .offset = p ? p->next : -1};
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(f->text, sizeof f->text, fmt, ap);
@@ -103,9 +104,17 @@ void wire_part_drop(wire_part *p)
     free(p);
 }
 
+/* Whoever goes back after a log was cut off may ask for where he stood in the history that is gone: there he would miss what was written instead. */
+static int64_t where_it_is_now(const wire_part *p, int64_t offset)
+{
+    bool lost = p->where == WIRE_AT_OFFSET && offset > p->lost_from && offset <= p->lost_to && offset > p->next;
+    return lost ? p->lost_from : offset;
+}
+
 void wire_part_move(wire_consumer *c, wire_part *p, int64_t offset)
 {
     int64_t now = pst_mono_us();
+    offset = where_it_is_now(p, offset);
     p->end_told = -1;
     p->fresh_us = now;
     if (offset >= 0 && p->where == WIRE_AT_OFFSET && p->next == offset)
@@ -114,6 +123,9 @@ void wire_part_move(wire_consumer *c, wire_part *p, int64_t offset)
     p->asking = false;
     p->not_before_us = 0;
     p->bytes_max = c->conf->partition_fetch_bytes;
+    /* What lies before what was read is of the same epoch or an older one, and the leader that has that epoch has it. Of other places nothing is known. */
+    if (offset < 0 || p->where != WIRE_AT_OFFSET || offset > p->next)
+        p->read_epoch = -1;
     if (offset >= 0) {
         p->where = WIRE_AT_OFFSET;
         p->next = offset;
@@ -136,6 +148,8 @@ static void part_add(wire_consumer *c, const bus_place *place)
                      .next = -1,
                      .fetch = -1,
                      .high = -1,
+                     .fetch_epoch = -1,
+                     .read_epoch = -1,
                      .replica = -1};
     c->parts = pst_array_room(c->parts, c->n_parts, &c->parts_cap, sizeof *c->parts);
     c->parts[c->n_parts++] = p;
@@ -284,8 +298,12 @@ static bool next_fault(wire_consumer *c, bus_run *ret)
         c->faults_end = &c->faults;
     c->n_faults--;
     c->told = f;
-    *ret = (bus_run){
-        .kind = BUS_RUN_FAULT, .topic = f->topic, .partition = f->partition, .code = f->code, .reason = *f->text ? f->text : NULL};
+    *ret = (bus_run){.kind = BUS_RUN_FAULT,
+                     .topic = f->topic,
+                     .partition = f->partition,
+                     .offset = f->offset,
+                     .code = f->code,
+                     .reason = *f->text ? f->text : NULL};
     return true;
 }
 

@@ -50,7 +50,12 @@ typedef struct wire_part {
     int64_t ended_us; /* when an answer that told the end was asked for; 0 = none was */
     int64_t not_before_us;
     int64_t told_us; /* when a fault of it was told last */
-    uint32_t asked;  /* version + 1 in which it is being fetched; 0 = it is not */
+    /* KIP-320: leader's epochs of the last batch that was fetched, and of the last that was read; -1 = not known */
+    int32_t fetch_epoch, read_epoch;
+    int64_t lost_from, lost_to; /* offsets that were read, and of which another history is there now; lost_to 0 = none */
+    int64_t broken_at;          /* where it could not be read, and how often in a row */
+    unsigned broken_times;
+    uint32_t asked; /* version + 1 in which it is being fetched; 0 = it is not */
     int32_t bytes_max;
     int32_t replica; /* KIP-392; -1 = the leader */
     int64_t replica_until_us;
@@ -74,6 +79,7 @@ typedef struct wire_asked { /* a partition in a fetch session, or in a fetch */
     uint32_t version;
     int64_t offset;
     int32_t epoch;  /* of its leader, as it was told */
+    int32_t last;   /* epoch of what was fetched last, likewise */
     uint8_t id[16]; /* of the topic, as it was asked for */
     bool listed;    /* scratch */
 } wire_asked;
@@ -113,7 +119,8 @@ typedef struct wire_fault {
     int code;
     const char *topic; /* or NULL */
     int32_t partition;
-    char text[200];
+    int64_t offset;
+    char text[600];
 } wire_fault;
 
 /* ---- the group's ways ---------------------------------------------------------------------------------------------------------------- */
@@ -139,6 +146,7 @@ typedef struct wire_consumer {
     wire_held *held;
     size_t n_held, held_cap, last_held;
     size_t chunk_bytes, fetch_room; /* what lies in chunks; what fetches under way may bring */
+    size_t unpacked;                /* bytes of unpacked batches: read, or handed out and not released */
     /* positions that are asked for */
     struct wire_where_ask *wheres; /* under way */
     /* the group */
@@ -168,10 +176,15 @@ void wire_consumer_die(wire_consumer *c, int code, const char *fmt, ...) __attri
 /* wire_fetch.c */
 void wire_fetch_work(wire_consumer *c, int64_t now_us); /* sends what is due */
 void wire_fetch_done(wire_consumer *c);
-void wire_part_clear(wire_consumer *c, wire_part *p); /* what was fetched of it */
-/* Records of this part, up to max; 0 = none is there. A fault was added where its bytes are broken. */
-size_t wire_part_read(wire_consumer *c, wire_part *p, pst_record *room, size_t max, size_t bytes);
 int64_t wire_fetch_due_us(const wire_consumer *c); /* when wire_fetch_work has to be called again; INT64_MAX = when something comes */
+
+/* wire_read.c */
+void wire_part_clear(wire_consumer *c, wire_part *p); /* what was fetched of it */
+/* Takes over the list of aborts; records lie in the answer's block, and go up to `end`. */
+void wire_chunk_add(wire_consumer *c, wire_part *p, const wire_answer *a, wire_str records, int64_t end, wire_abort *aborts, size_t n);
+/* Records of this part, up to max; 0 = none is there, or they wait until others are released. A fault was added where its bytes are broken. */
+size_t wire_part_read(wire_consumer *c, wire_part *p, pst_record *room, size_t max, size_t bytes);
+void wire_part_broken(wire_consumer *c, wire_part *p, const pst_err *why); /* what stands at ->next cannot be read */
 
 /* wire_offsets.c */
 void wire_offsets_work(wire_consumer *c, int64_t now_us);

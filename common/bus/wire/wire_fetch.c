@@ -6,10 +6,7 @@
  *
  * Each broker has two sessions, see wire_source: partitions that are known to have more are asked for with no wait, those at their end with
  * fetch.wait.max.ms. A partition may be fetched again while chunks of it lie here, as far as its share of queued.max.messages.kbytes goes, so that
- * the next answer is under way while the last is used.
- *
- * Read-committed (KIP-98): the broker ends its answer at the last stable offset and names the transactions in it that were aborted. One is over with its
- * marker, a control batch, so data of a producer is skipped from its first offset on until there; control batches are never handed out. */
+ * the next answer is under way while the last is used. What comes of the answers is read in wire_read.c. */
 #include "common/bus/wire/wire_codes.h"
 #include "common/bus/wire/wire_consumer.h"
 #include "common/base/array.h"
@@ -25,9 +22,9 @@
 #define ROOM_MIN       (64u << 10)
 #define REPLICA_US     (300 * 1000000LL)
 #define FAULT_EVERY_US (10 * 1000000LL)
-#define EMPTY_MS       10   /* it says that there is more, and brings nothing: so long until it is asked again */
-#define BROKEN_MS      1000 /* broken bytes are fetched again */
+#define EMPTY_MS       10 /* it says that there is more, and brings nothing: so long until it is asked again */
 #define ANSWER_MS      30000
+#define TAG_DIVERGING  0
 
 enum { /* of Fetch alone */
        OFFSET_OUT_OF_RANGE = 1,
@@ -39,80 +36,6 @@ enum { /* of Fetch alone */
 
 static const wire_api fetch_api = {.key = 1, .min = 11, .max = 16, .flexible = 12, .name = "Fetch"};
 static const wire_api fetch_by_name_api = {.key = 1, .min = 11, .max = 12, .flexible = 12, .name = "Fetch"}; /* topics without an id */
-
-/* ---- chunks ----------------------------------------------------------------------------------------------------------------------- */
-
-static void chunk_pop(wire_consumer *c, wire_part *p)
-{
-    wire_chunk *k = p->first;
-    p->first = k->next;
-    if (!p->first)
-        p->last = NULL;
-    p->bytes -= k->bytes;
-    c->chunk_bytes -= k->bytes;
-    wire_block_drop(k->block);
-    free(k->aborts);
-    free(k);
-}
-
-static void stop_reading(wire_part *p)
-{
-    if (p->reading)
-        wire_records_done(&p->records);
-    p->reading = false;
-}
-
-void wire_part_clear(wire_consumer *c, wire_part *p)
-{
-    stop_reading(p);
-    while (p->first)
-        chunk_pop(c, p);
-    p->fetch = p->next;
-}
-
-static int by_producer(const void *a, const void *b)
-{
-    const wire_abort *x = a, *y = b;
-    if (x->producer_id != y->producer_id)
-        return x->producer_id < y->producer_id ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
-}
-
-/* The aborted transaction of this producer that began last before the offset. */
-static wire_abort *find_abort(const wire_chunk *k, int64_t producer_id, int64_t offset)
-{
-    size_t low = 0, high = k->n_aborts;
-    const wire_abort key = {.producer_id = producer_id, .first = offset};
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (by_producer(&k->aborts[mid], &key) <= 0)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low && k->aborts[low - 1].producer_id == producer_id ? &k->aborts[low - 1] : NULL;
-}
-
-static void chunk_add(wire_consumer *c, wire_part *p, const wire_answer *a, wire_str records, int64_t end, wire_abort *aborts, size_t n)
-{
-    wire_chunk *k = pst_alloc(sizeof *k);
-    *k = (wire_chunk){.block = wire_block_use(a->block),
-                      .left = wire_in_of(records.at, records.len, false),
-                      .aborts = aborts,
-                      .n_aborts = n,
-                      .end = end,
-                      .bytes = records.len};
-    if (n > 1)
-        qsort(aborts, n, sizeof *aborts, by_producer);
-    if (p->last)
-        p->last->next = k;
-    else
-        p->first = k;
-    p->last = k;
-    p->bytes += k->bytes;
-    c->chunk_bytes += k->bytes;
-    p->fetch = end;
-}
 
 /* ---- who is asked for what ---------------------------------------------------------------------------------------------------------- */
 
@@ -210,6 +133,12 @@ static void put_topic(wire_out *o, int16_t version, const wire_part *p, const ui
         wire_put_str(o, p->topic);
 }
 
+/* The leader compares it with its own history (KIP-320 by the means of KIP-595). A follower's may be behind. */
+static int32_t last_of(const wire_part *p)
+{
+    return p->replica < 0 ? p->fetch_epoch : -1;
+}
+
 static void put_part(wire_out *o, int16_t version, const wire_part *p, int32_t epoch, int64_t offset)
 {
     wire_put_count(o, 1);
@@ -217,8 +146,8 @@ static void put_part(wire_out *o, int16_t version, const wire_part *p, int32_t e
     wire_put_i32(o, epoch);
     wire_put_i64(o, offset);
     if (version >= 12)
-        wire_put_i32(o, -1); /* last fetched epoch: followers' */
-    wire_put_i64(o, -1);     /* log start offset: followers' */
+        wire_put_i32(o, last_of(p));
+    wire_put_i64(o, -1); /* log start offset: followers' */
     wire_put_i32(o, p->bytes_max);
     wire_put_tags(o);
 }
@@ -247,7 +176,7 @@ static size_t list_wanted(wire_source *s, bool by_id, wire_part **fresh, wire_as
             a = NULL; /* the topic was made anew: to the broker this is another partition */
         if (a)
             a->listed = true;
-        if (!a || a->offset != p->fetch || a->version != p->version || a->epoch != epoch_of(p, t))
+        if (!a || a->offset != p->fetch || a->version != p->version || a->epoch != epoch_of(p, t) || a->last != last_of(p))
             fresh[n_fresh++] = p;
         p->asked = p->version + 1;
     }
@@ -291,6 +220,7 @@ static void put_fetch(void *owner, wire_call *call, int16_t version, wire_out *o
         a->version = p->version;
         a->offset = p->fetch;
         a->epoch = epoch_of(p, t);
+        a->last = last_of(p);
         if (t)
             memcpy(a->id, t->id, sizeof a->id);
         put_topic(o, version, p, a->id);
@@ -366,14 +296,16 @@ static void part_failed(wire_consumer *c, wire_part *p, int32_t said_by, int cod
 }
 
 /* How far do these bytes go? Heads alone are looked at; what is broken is found when it is read. */
-static int64_t end_of(wire_str records, int64_t from)
+static int64_t end_of(wire_str records, int64_t from, int32_t *epoch)
 {
     wire_in in = wire_in_of(records.at, records.len, false);
     wire_batch_head head;
     int64_t end = from;
     while (wire_batch_next(&in, false, &head, NULL) == 1)
-        if (head.last_offset >= end)
+        if (head.last_offset >= end) {
             end = head.last_offset + 1;
+            *epoch = head.leader_epoch;
+        }
     return end;
 }
 
@@ -384,7 +316,25 @@ typedef struct fetched { /* of one partition, as it stands in the answer */
     wire_abort *aborts;
     size_t n_aborts;
     wire_str records;
+    bool diverges; /* its log has another history: of this epoch it goes up to this offset */
+    int32_t diverging_epoch;
+    int64_t diverging_end;
 } fetched;
+
+/* Of the tagged fields one is ours. */
+static void get_part_tags(wire_in *in, fetched *ret)
+{
+    for (uint32_t n = in->flexible ? wire_get_uvarint(in) : 0; n && !in->bad; n--) {
+        uint32_t tag = wire_get_uvarint(in), len = wire_get_uvarint(in);
+        const uint8_t *at = wire_get_bytes(in, len);
+        if (!at || tag != TAG_DIVERGING)
+            continue;
+        wire_in d = wire_in_of(at, len, true);
+        ret->diverging_epoch = wire_get_i32(&d);
+        ret->diverging_end = wire_get_i64(&d);
+        ret->diverges = !d.bad && ret->diverging_end >= 0;
+    }
+}
 
 static void get_part(wire_in *in, fetched *ret)
 {
@@ -402,18 +352,61 @@ static void get_part(wire_in *in, fetched *ret)
     }
     ret->replica = wire_get_i32(in);
     ret->records = wire_get_blob(in);
-    wire_get_tags(in);
+    get_part_tags(in, ret);
+}
+
+/* Records that were handed out are gone, as after an election of a replica that did not have them: another history begins at `at`. */
+static void cut_off(wire_consumer *c, wire_part *p, int32_t epoch, int64_t at)
+{
+    int64_t stood = p->next > p->lost_to ? p->next : p->lost_to;
+    if (c->reset_error) {
+        p->not_before_us = pst_mono_us() + FAULT_EVERY_US;
+        wire_fault_add(c, BUS_ERR__AUTO_OFFSET_RESET, p->topic, p->partition,
+                       "%s[%d]: the log was cut off at offset %lld, and records up to %lld were read; auto.offset.reset is error", p->topic,
+                       p->partition, (long long)at, (long long)p->next - 1);
+        return;
+    }
+    pst_log(
+        PST_LOG_WARN, "bus",
+        "event=log_cut_off topic=%s partition=%d offset=%lld to=%lld why=\"a leader was elected that does not have what was read: records "
+        "up to there are gone, and what was written instead is read\"",
+        p->topic, p->partition, (long long)p->next, (long long)at);
+    wire_part_move(c, p, at);
+    p->fetch_epoch = p->read_epoch = epoch;
+    p->lost_from = at;
+    p->lost_to = stood;
+    if (c->h.to.moved)
+        c->h.to.moved(c->h.to.owner);
+}
+
+/* The leader's log does not have what was fetched last (KIP-320). What lies here, and was not handed out, is fetched anew. */
+static void diverged(wire_consumer *c, wire_part *p, const fetched *f)
+{
+    bool ahead = p->fetch > p->next;
+    wire_part_clear(c, p);
+    if (p->next > f->diverging_end)
+        cut_off(c, p, f->diverging_epoch, f->diverging_end);
+    else if (p->read_epoch > f->diverging_epoch || !ahead)
+        p->fetch_epoch = p->read_epoch = f->diverging_epoch; /* nobody can say more of it: what follows is of this history */
 }
 
 /* Takes over the list of aborts. */
 static void take_records(wire_consumer *c, wire_part *p, const wire_answer *a, const fetched *f, int64_t now)
 {
-    int64_t end = end_of(f->records, p->fetch);
+    int32_t epoch = p->fetch_epoch;
+    int64_t end = end_of(f->records, p->fetch, &epoch);
     if (end > p->fetch || f->records.len > WIRE_BATCH_HEAD) {
         bool cut = end == p->fetch;
-        chunk_add(c, p, a, f->records, end, f->aborts, f->n_aborts);
+        wire_chunk_add(c, p, a, f->records, end, f->aborts, f->n_aborts);
+        p->fetch_epoch = epoch;
         if (!cut)
             return;
+        if (p->bytes_max >= WIRE_BATCH_MAX && p->first == p->last) {
+            const pst_err why = {.code = PST_EINVAL,
+                                 .text = "no whole batch comes, however much of it is asked for: its length is not right"};
+            wire_part_broken(c, p, &why);
+            return;
+        }
         /* Not one whole batch: it is larger than what was asked for, or broken. The next answer may bring more of it, and reading tells which. */
         if (p->bytes_max < WIRE_BATCH_MAX)
             p->bytes_max *= 2;
@@ -441,6 +434,11 @@ static void take_part(wire_source *s, wire_asked *asked, const wire_answer *a, c
         return;
     }
     p->told_us = 0;
+    if (f->diverges) {
+        free(f->aborts);
+        diverged(c, p, f);
+        return;
+    }
     p->high = c->h.read_uncommitted || f->stable < 0 ? f->high : f->stable;
     if (f->replica >= 0 && f->replica != s->node) {
         free(f->aborts);
@@ -622,125 +620,4 @@ void wire_fetch_done(wire_consumer *c)
     free(c->sources);
     c->sources = NULL;
     c->n_sources = 0;
-}
-
-/* ---- reading ---------------------------------------------------------------------------------------------------------------------------------- */
-
-static void hold(wire_consumer *c, wire_block *block, size_t n)
-{
-    if (c->n_held && c->held[c->n_held - 1].block == block) {
-        c->held[c->n_held - 1].n += n;
-        return;
-    }
-    c->held = pst_array_room(c->held, c->n_held, &c->held_cap, sizeof *c->held);
-    c->held[c->n_held++] = (wire_held){.block = wire_block_use(block), .n = n};
-}
-
-/* Fetched again after a while, since it may have been broken on the way; said each time. */
-static size_t broken(wire_consumer *c, wire_part *p, const pst_err *err)
-{
-    int code = err->code == PST_EUNSUPPORTED ? BUS_ERR__UNSUPPORTED_FEATURE : BUS_ERR__TRANSPORT;
-    wire_fault_add(c, code, p->topic, p->partition, "%s[%d]@%lld cannot be read: %.120s", p->topic, p->partition, (long long)p->next,
-                   err->text);
-    wire_part_clear(c, p);
-    p->version++;
-    p->not_before_us = pst_mono_us() + BROKEN_MS * 1000;
-    return 0;
-}
-
-static bool is_abort_marker(const wire_batch_head *head, wire_block *block)
-{
-    wire_records r;
-    pst_record one;
-    if (wire_records_begin(head, block, &r, NULL) < 0)
-        return false;
-    bool is = wire_records_next(&r, &one, 1, NULL) == 1 && wire_control_type(&one) == 0;
-    wire_records_done(&r);
-    return is;
-}
-
-/* Is this batch none of the reader's business? What a marker says is noted. */
-static bool is_hidden(const wire_consumer *c, wire_chunk *k, const wire_batch_head *head)
-{
-    wire_abort *a = head->transactional && !c->h.read_uncommitted ? find_abort(k, head->producer_id, head->last_offset) : NULL;
-    if (head->control) {
-        if (a && is_abort_marker(head, k->block))
-            a->over = true;
-        return true;
-    }
-    return a && !a->over;
-}
-
-/* The next batch that has something for the reader. 1, 0 = all is read, PST_EINVAL. */
-static int next_batch(wire_consumer *c, wire_part *p, pst_err *err)
-{
-    while (p->first) {
-        wire_batch_head head;
-        int rc = wire_batch_next(&p->first->left, c->conf->check_crcs, &head, err);
-        if (rc < 0)
-            return rc;
-        if (!rc) {
-            if (p->next < p->first->end)
-                p->next = p->first->end;
-            chunk_pop(c, p);
-            continue;
-        }
-        if (head.last_offset < p->next)
-            continue;
-        if (!is_hidden(c, p->first, &head) && head.n) {
-            rc = wire_records_begin(&head, p->first->block, &p->records, err);
-            p->reading = !rc;
-            return rc < 0 ? rc : 1;
-        }
-        p->next = head.last_offset + 1;
-    }
-    return 0;
-}
-
-/* Those before the position are no news: a batch is fetched whole. */
-static size_t skip_old(const wire_part *p, pst_record *room, size_t n)
-{
-    size_t old = 0;
-    while (old < n && room[old].offset < p->next)
-        old++;
-    if (old)
-        memmove(room, room + old, (n - old) * sizeof *room);
-    return n - old;
-}
-
-static size_t at_most(const wire_records *r, size_t max, size_t bytes)
-{
-    size_t each = r->head.n ? r->head.records_len / r->head.n + 1 : 1, fit = bytes / each + 1;
-    return fit < max ? fit : max;
-}
-
-size_t wire_part_read(wire_consumer *c, wire_part *p, pst_record *room, size_t max, size_t bytes)
-{
-    for (;;) {
-        pst_err err = {0};
-        int rc = p->reading ? 1 : next_batch(c, p, &err);
-        if (rc < 0)
-            return broken(c, p, &err);
-        if (!rc)
-            return 0;
-        int n = wire_records_next(&p->records, room, at_most(&p->records, max, bytes), &err);
-        if (n < 0)
-            return broken(c, p, &err);
-        if (!n) {
-            if (p->next <= p->records.head.last_offset)
-                p->next = p->records.head.last_offset + 1;
-            stop_reading(p);
-            continue;
-        }
-        size_t got = skip_old(p, room, (size_t)n);
-        if (!got)
-            continue;
-        for (size_t i = 0; i < got; i++) {
-            room[i].topic = p->topic;
-            room[i].partition = p->partition;
-        }
-        hold(c, p->records.block, got);
-        p->next = room[got - 1].offset + 1;
-        return got;
-    }
 }

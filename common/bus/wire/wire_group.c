@@ -184,7 +184,7 @@ void wire_group_failed(wire_group *g, const char *what, int code)
     case BUS_ERR_FENCED_INSTANCE_ID:
         wire_group_lose(g);
         g->state = WIRE_LEFT;
-        wire_consumer_die(c, code, "group %.100s: another member has joined with the instance id %.100s", c->name,
+        wire_consumer_die(c, code, "group %.100s: fenced: another member has joined with the instance id %.100s", c->name,
                           c->instance ? c->instance : "");
         return;
     default: break;

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const wire_api sasl_handshake = {17, 1, 1, 99, "SaslHandshake"};
-static const wire_api sasl_authenticate = {36, 0, 2, 2, "SaslAuthenticate"};
+static const wire_api sasl_handshake = {.key = 17, .min = 1, .max = 1, .flexible = 99, .name = "SaslHandshake"};
+static const wire_api sasl_authenticate = {.key = 36, .min = 0, .max = 2, .flexible = 2, .name = "SaslAuthenticate"};
 
 static void refuse(wire_conn *c, const char *why)
 {

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const wire_api wire_api_versions = {18, 0, 4, 3, "ApiVersions"};
-const wire_api wire_api_metadata = {3, 7, 13, 9, "Metadata"};
-const wire_api wire_api_find_coordinator = {10, 1, 5, 3, "FindCoordinator"};
+const wire_api wire_api_versions = {.key = 18, .min = 0, .max = 4, .flexible = 3, .name = "ApiVersions"};
+const wire_api wire_api_metadata = {.key = 3, .min = 7, .max = 13, .flexible = 9, .name = "Metadata"};
+const wire_api wire_api_find_coordinator = {.key = 10, .min = 1, .max = 5, .flexible = 3, .name = "FindCoordinator"};
 
 enum { FLEXIBLE_VERSIONS = 3 };
 

@@ -27,6 +27,7 @@ typedef struct wire_api {
     int16_t key, min, max;
     int16_t flexible; /* first flexible version */
     const char *name;
+    bool throttle_elsewhere; /* its answers do not begin with throttle_time_ms: whoever reads them says it (wire_call_throttled) */
 } wire_api;
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------------ */
@@ -100,6 +101,9 @@ enum { WIRE_SPLICES = 1024 }; /* of one request, at most */
 void wire_call_splice(wire_call *call, wire_block *block);
 void wire_call_forget(wire_call *call); /* no callback any more; its answer is thrown away when it comes */
 void *wire_call_owner(const wire_call *call);
+/* Its answer says that the broker does not read on for so long (KIP-219): nothing is written on that connection meanwhile, so that what is under way is not
+ * taken for late. The net sees to it by itself, but of answers where it does not stand first. Inside the callback. */
+void wire_call_throttled(const wire_call *call, int32_t ms);
 /* Which of a node's connections it takes, `lane` 0…3 (0 where nobody says): fetches that wait must not delay commits. Of this call, before the next turn. */
 void wire_call_lane(wire_call *call, int lane);
 

@@ -25,8 +25,8 @@
 
 #define NO_LEADER_US 100000
 
-static const wire_api api_produce = {.key = 0, .min = 7, .max = 11, .flexible = 9, .name = "Produce"};
-static const wire_api api_produce_2 = {.key = 0, .min = 12, .max = 12, .flexible = 9, .name = "Produce"};
+static const wire_api api_produce = {.key = 0, .min = 7, .max = 11, .flexible = 9, .name = "Produce", .throttle_elsewhere = true};
+static const wire_api api_produce_2 = {.key = 0, .min = 12, .max = 12, .flexible = 9, .name = "Produce", .throttle_elsewhere = true};
 
 struct wire_preq { /* one request */
     wire_producer *p;
@@ -307,7 +307,7 @@ static void read_partition(wire_preq *r, wire_in *in, int16_t version, wire_str 
     answered_one(r->p, b, code, offset, text.at ? reason : NULL);
 }
 
-static void read_answer(wire_preq *r, const wire_answer *a)
+static int32_t read_answer(wire_preq *r, const wire_answer *a)
 {
     wire_in in = a->body;
     size_t hint = 0;
@@ -317,6 +317,7 @@ static void read_answer(wire_preq *r, const wire_answer *a)
             read_partition(r, &in, a->version, name, &hint);
         wire_get_tags(&in);
     }
+    return wire_get_i32(&in); /* throttled for so long; 0 of what could not be read */
 }
 
 static void on_answer(void *owner, wire_call *call, const wire_answer *a)
@@ -325,7 +326,7 @@ static void on_answer(void *owner, wire_call *call, const wire_answer *a)
     wire_producer *p = r->p;
     r->call = NULL;
     if (!a->code)
-        read_answer(r, a);
+        wire_call_throttled(call, read_answer(r, a));
     int64_t pause_us = p->conf->retry_backoff_ms * 1000LL;
     for (size_t i = 0; i < r->n; i++) { /* of which the answer says nothing, or there is none */
         wire_pbatch *b = r->batches[i];

@@ -171,13 +171,38 @@ static int own_store(SSL_CTX *ssl, const wire_conf *c, pst_err *err)
     return ok ? 0 : refuse(err, "ssl.keystore.location", c->keystore_location, NULL);
 }
 
+/* Names of TLS 1.3's suites and of older ones stand in one property, and OpenSSL takes each sort elsewhere: where there are some of 1.2 and the others were
+ * taken, all of 1.2 would still be allowed. Of a sort that is not named nothing is: whoever names those of 1.3 alone has no 1.2. Those of 1.2 alone leave
+ * 1.3 as it is, as librdkafka does. */
+static bool limit_suites(SSL_CTX *ssl, const char *names)
+{
+    pst_buf old = {0}, new = {0};
+    for (const char *at = names; *at;) {
+        size_t len = strcspn(at, ":, ");
+        pst_buf *to = !strncmp(at, "TLS_", 4) ? &new : &old;
+        if (len && to->len)
+            pst_buf_add(to, ":", 1);
+        pst_buf_add(to, at, len);
+        at += len + (at[len] != 0);
+    }
+    bool ok = old.len || new.len;
+    if (new.len)
+        ok = SSL_CTX_set_ciphersuites(ssl, new.data) == 1;
+    if (ok && old.len)
+        ok = SSL_CTX_set_cipher_list(ssl, old.data) == 1;
+    else if (ok)
+        SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION);
+    pst_buf_done(&old);
+    pst_buf_done(&new);
+    return ok;
+}
+
 static int choose(SSL_CTX *ssl, const wire_conf *c, pst_err *err)
 {
     SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION);
     SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF); /* lengths are Kafka's own: a cut is noticed there */
-    /* As with librdkafka both sorts of names stand in one property: those of TLS 1.3 are taken as such where they are some. */
-    if (c->cipher_suites && SSL_CTX_set_ciphersuites(ssl, c->cipher_suites) != 1 && SSL_CTX_set_cipher_list(ssl, c->cipher_suites) != 1)
+    if (c->cipher_suites && !limit_suites(ssl, c->cipher_suites))
         return refuse(err, "ssl.cipher.suites", c->cipher_suites, NULL);
     if (c->curves && SSL_CTX_set1_curves_list(ssl, c->curves) != 1)
         return refuse(err, "ssl.curves.list", c->curves, NULL);
