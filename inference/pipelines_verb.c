@@ -1,21 +1,51 @@
-/* pipelines_verb.c - penstock pipelines list|apply|show|delete: the desired scoring deployments on penstock.pipelines. The topic is compacted and its
+/* pipelines_verb.c - penstock pipelines list|apply|show|delete, canary|shadow|promote|rollback: the desired scoring deployments on penstock.pipelines. The topic is compacted and its
  * key is the name: apply and delete are one record each, and a list is the whole topic, read to its present end. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/platform/verb.h"
 #include "inference/pipelines.h"
+#include "inference/rollout.h"
 #include "verbs.h"
 #include "common/platform/client.h"
 #include "common/platform/codec.h"
 #include "schemas/avro.h"
 #include "schemas/events.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LIST, APPLY, SHOW, DELETE, N_VERBS, PUBLISH_TIMEOUT_MS = 30000, SHOWN_BYTES = 16384 };
+enum { LIST, APPLY, SHOW, DELETE, CANARY, SHADOW, PROMOTE, ROLLBACK, N_VERBS, PUBLISH_TIMEOUT_MS = 30000, SHOWN_BYTES = 16384 };
+
+#define AT(field) offsetof(score_rollout_opts, field)
+#define DRY_RUN                                                                                           \
+    {                                                                                                     \
+        "dry-run", 0, PST_OPT_BOOL, AT(dry_run), NULL, NULL, "judge and show the change, publish nothing" \
+    }
+static const pst_opt canary_table[] = {
+    {"alias", 0, PST_OPT_STR, AT(alias), "A", NULL, "the version that this alias means, and follows"},
+    {"model-version", 0, PST_OPT_INT, AT(version), "N 1..2147483647", NULL, "this version"},
+    {"percent", 0, PST_OPT_DOUBLE, AT(percent), "P -1..100", "-1", "its part of the records, by their keys; -1 = as it is"},
+    {"errors", 0, PST_OPT_STR, AT(errors), "SHARE", NULL, "budget: stopped beyond this share of failures, such as 1%"},
+    {"disagreement", 0, PST_OPT_STR, AT(disagreement), "SHARE", NULL, "budget: the same of records scored otherwise than by the primary"},
+    {"over", 0, PST_OPT_INT, AT(over), "N 0..1000000000", NULL, "budget: judged over at least so many records"},
+    {"off", 0, PST_OPT_BOOL, AT(off), NULL, NULL, "no canary any more"},
+    DRY_RUN};
+static const pst_opt shadow_table[] = {
+    {"alias", 0, PST_OPT_STR, AT(alias), "A", NULL, "the version that this alias means, and follows"},
+    {"model-version", 0, PST_OPT_INT, AT(version), "N 1..2147483647", NULL, "this version"},
+    {"topic", 0, PST_OPT_STR, AT(topic), "T", NULL, "where its scores go"},
+    {"tolerance", 0, PST_OPT_DOUBLE, AT(tolerance), "X -1..1000000000", "-1", "numbers no farther apart are equal; -1 = as it is"},
+    {"off", 0, PST_OPT_BOOL, AT(off), NULL, NULL, "no shadow any more"},
+    DRY_RUN};
+static const pst_opt promote_table[] = {{"reason", 0, PST_OPT_STR, AT(reason), "TEXT", NULL, "kept with the alias's move"}, DRY_RUN};
+static const pst_opt rollback_table[] = {
+    {"promotion", 0, PST_OPT_BOOL, AT(promotion), NULL, NULL, "undo the last promotion: the alias means what it meant before"},
+    {"reason", 0, PST_OPT_STR, AT(reason), "TEXT", NULL, "kept with the alias's move"},
+    DRY_RUN};
+#define OF(table) table, sizeof table / sizeof *table
 
 static const pst_usage usages[N_VERBS] = {
     [LIST] = {"pipelines list", "", "List the pipelines that are to run.", NULL, "penstock pipelines list\npenstock pipelines list --json",
@@ -31,6 +61,23 @@ static const pst_usage usages[N_VERBS] = {
               false},
     [DELETE] = {"pipelines delete", "NAME", "Remove a pipeline; its scorer stops.", NULL, "penstock pipelines delete turbine-anomalies",
                 NULL, 0, false},
+    [CANARY] =
+        {"pipelines canary", "NAME", "Let a second version score a part of the records.",
+         "Changes the section rollout of the published spec; what is not given stays as it is, and what is there already is not published\n"
+         "again. Refused where penstock score check refuses. A canary that was stopped by its budget is on again once the spec changes.",
+         "penstock pipelines canary fraud --alias challenger --percent 5 --errors 1% --over 1000\npenstock pipelines canary fraud --off",
+         OF(canary_table), false},
+    [SHADOW] = {"pipelines shadow", "NAME", "Let a second version score the same records into another topic.",
+                "Changes the section rollout of the published spec, as pipelines canary does.",
+                "penstock pipelines shadow fraud --alias challenger --topic fraud.shadow --tolerance 0.01", OF(shadow_table), false},
+    [PROMOTE] =
+        {"pipelines promote", "NAME", "Make the canary's version the primary: its alias moves, the canary ends.",
+         "The move counts from the present ends of the input on and is recorded with who made it and why. Cut off in between, it may be\n"
+         "done again.",
+         "penstock pipelines promote fraud --reason \"a week without a difference\"", OF(promote_table), false},
+    [ROLLBACK] = {"pipelines rollback", "NAME", "Take the canary back: all records are the primary's again.",
+                  "With --promotion: the last promotion of this pipeline is undone, from the present ends of the input on.",
+                  "penstock pipelines rollback fraud\npenstock pipelines rollback fraud --promotion", OF(rollback_table), false},
 };
 
 /* Read as the scorers' hosts read it, so that what they refuse is told here, too. Cut where a stranger was generous. */
@@ -118,14 +165,28 @@ static int show(pst_verb_run *v, const pst_map *all)
     fflush(stdout);
     if (shown < len)
         fprintf(stderr, "… %zu more bytes; penstock pipelines show %s > FILE writes all of it\n", len - shown, v->args[0]);
+    if (!v->settings.quiet)
+        score_rollout_tell(v->client, s, stderr); /* not into the file that is applied again */
     return 0;
+}
+
+static int roll_out(int which, pst_verb_run *v, const pst_map *all, const score_rollout_opts *o)
+{
+    const pst_pipeline_spec *s = pst_map_get(all, v->args[0]);
+    if (!s)
+        return not_there(v);
+    return which == CANARY    ? score_rollout_canary(v, s, o)
+           : which == SHADOW  ? score_rollout_shadow(v, s, o)
+           : which == PROMOTE ? score_rollout_promote(v, s, o)
+                              : score_rollout_back(v, s, o);
 }
 
 static int run_verb(int which, int argc, char **argv)
 {
     pst_verb_run v;
-    int wanted = which == LIST ? 0 : 1, unused = 0;
-    int status = pst_verb_begin(&v, &usages[which], argc, argv, &unused, wanted, wanted);
+    score_rollout_opts o = {.percent = -1, .tolerance = -1};
+    int wanted = which == LIST ? 0 : 1;
+    int status = pst_verb_begin(&v, &usages[which], argc, argv, &o, wanted, wanted);
     if (status >= 0)
         return status;
     pst_map all = {0};
@@ -135,7 +196,8 @@ static int run_verb(int which, int argc, char **argv)
         case LIST: rc = list(&v, &all); break;
         case APPLY: rc = apply(&v); break;
         case SHOW: rc = show(&v, &all); break;
-        default: rc = delete_one(&v, &all);
+        case DELETE: rc = delete_one(&v, &all); break;
+        default: rc = roll_out(which, &v, &all, &o);
         }
     }
     score_pipelines_done(&all);
@@ -152,7 +214,7 @@ static int pipelines_run(int argc, char **argv)
     FILE *f = help ? stdout : stderr;
     if (*word && !help)
         fprintf(f, "penstock pipelines: unknown verb %s\n", word);
-    fprintf(f, "Usage: penstock pipelines list|apply|show|delete …\n\n");
+    fprintf(f, "Usage: penstock pipelines list|apply|show|delete|canary|shadow|promote|rollback …\n\n");
     for (int i = 0; i < N_VERBS; i++) {
         char left[48];
         snprintf(left, sizeof(left), "%s %s", usages[i].verb + strlen("pipelines "), usages[i].args);
@@ -162,5 +224,7 @@ static int pipelines_run(int argc, char **argv)
     return help ? 0 : 2;
 }
 
-const pst_verb pst_pipelines_verb = {"pipelines", "scoring deployments: list, apply, show, delete", "streams", pipelines_run,
-                                     PST_USAGES(&usages[LIST], &usages[APPLY], &usages[SHOW], &usages[DELETE])};
+const pst_verb pst_pipelines_verb = {"pipelines", "scoring deployments: list, apply, show, delete, canary, shadow, promote, rollback",
+                                     "streams", pipelines_run,
+                                     PST_USAGES(&usages[LIST], &usages[APPLY], &usages[SHOW], &usages[DELETE], &usages[CANARY],
+                                                &usages[SHADOW], &usages[PROMOTE], &usages[ROLLBACK])};

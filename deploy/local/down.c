@@ -258,6 +258,8 @@ static void print_services(const json_t *root, bool color)
                pst_json_str(v, "last_exit", ""), waits ? "   " : "", waits ? why : "");
         if (json_object_get(v, "model_refused"))
             printf("  %-28s model %s\n", "", pst_json_str(v, "model_refused", ""));
+        if (json_object_get(v, "canary_stopped"))
+            printf("  %-28s canary stopped: %s\n", "", pst_json_str(v, "canary_stopped", ""));
     }
     json_array_foreach(json_object_get(root, "pipelines_refused"), i, v)
     {

@@ -310,7 +310,8 @@ static void add_wait(const char *state_dir, json_t *v)
     pst_buf b = {0};
     json_t *wait = NULL;
     if (pst_fs_read(path, 64 << 10, &b, NULL) == 0 && pst_json_parse(b.data, b.len, path, &wait, NULL) == 0) {
-        const char *names[][2] = {{"for", "waits_for"}, {"why", "why"}, {"model_refused", "model_refused"}};
+        const char *names[][2] = {
+            {"for", "waits_for"}, {"why", "why"}, {"model_refused", "model_refused"}, {"canary_stopped", "canary_stopped"}};
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (json_object_get(wait, names[i][0]))
                 json_object_set(v, names[i][1], json_object_get(wait, names[i][0]));

@@ -20,6 +20,7 @@ pst_score_core *pst_score_core_new(const pst_pipeline *p, const pst_score_core_o
     c->opts = opts ? *opts : (pst_score_core_opts){0};
     c->rows_max = p->batch_count;
     c->n_pass = p->n_passthrough;
+    c->canary_percent = p->has_canary ? p->canary_percent : 0;
     c->fates = pst_alloc(c->rows_max * sizeof(*c->fates));
     if (p->format == PST_INPUT_JSON)
         score_kind_add(c, JSON_ID, NULL);
@@ -92,11 +93,9 @@ static void take_null(pst_score_core *c, pst_fate *f)
 
 static bool is_canary(const pst_score_core *c, const pst_record *r)
 {
-    if (!c->p->has_canary || !c->models[PST_VARIANT_CANARY].now)
-        return false;
     int64_t spread = r->offset * 31 + r->partition;
     uint32_t h = r->key ? pst_murmur2(r->key, r->key_len) : pst_murmur2(&spread, sizeof(spread));
-    return (double)((h & 0x7fffffff) % 10000) < c->p->canary_percent * 100;
+    return (double)((h & 0x7fffffff) % 10000) < c->canary_percent * 100;
 }
 
 static void bad_envelope(pst_score_core *c, const pst_record *r, pst_fate *f)
@@ -143,7 +142,8 @@ pst_score_need pst_score_core_take(pst_score_core *c, const pst_record *r, int32
         return PST_NEEDS_SCHEMA;
     if (k) {
         f->of = k;
-        f->by = score_lane_of(&c->models[is_canary(c, r) ? PST_VARIANT_CANARY : PST_VARIANT_PRIMARY], r);
+        f->canary = c->canary_percent > 0 ? score_lane_of(&c->models[PST_VARIANT_CANARY], r) : NULL;
+        f->by = f->canary && is_canary(c, r) ? f->canary : score_lane_of(&c->models[PST_VARIANT_PRIMARY], r);
         f->shadow = score_lane_of(&c->models[PST_VARIANT_SHADOW], r);
         if (lacks_sink(c, k, f->by, false))
             return PST_NEEDS_OUTPUT;
@@ -312,14 +312,27 @@ static int infer_lane(pst_score_core *c, pst_lane *l, pst_err *err)
                        pst_binding_name(l->binding), pst_binding_version(l->binding), pst_score_core_message(c, f));
 }
 
+static int infer_canary(pst_score_core *c, pst_lane *l, pst_err *err)
+{
+    int64_t start = c->opts.clock_us ? c->opts.clock_us() : 0;
+    int rc = infer_lane(c, l, err);
+    c->canary_us += c->opts.clock_us ? c->opts.clock_us() - start : 0;
+    return rc;
+}
+
 static int infer_all(pst_score_core *c, pst_err *err)
 {
     int rc = 0;
-    for (size_t v = 0; v < SCORE_VARIANTS; v++) {
+    c->canary_us = 0;
+    for (size_t v = 0; v < SCORE_VARIANTS && rc == 0; v++) {
         pst_lane *const lanes[] = {c->models[v].now, c->models[v].next};
         for (size_t i = 0; i < 2 && rc == 0; i++)
             if (lanes[i] && lanes[i]->n_rows)
-                rc = v == PST_VARIANT_SHADOW ? infer_shadow(c, lanes[i], err) : infer_lane(c, lanes[i], err);
+                rc = v == PST_VARIANT_SHADOW   ? infer_shadow(c, lanes[i], err)
+                     : v == PST_VARIANT_CANARY ? infer_canary(c, lanes[i], err)
+                                               : infer_lane(c, lanes[i], err);
+        if (rc < 0)
+            c->failed = (pst_variant)v;
     }
     return rc;
 }
@@ -405,15 +418,40 @@ static uint32_t encode(pst_score_core *c, const pst_fate *f, bool shadow, int64_
     return (uint32_t)(c->values.len - from);
 }
 
-static void compare_shadow(pst_fate *f)
+/* Mean of the absolute differences; the largest one too. Of scores of different length the numbers that both have. */
+static double difference(const double *a, const double *b, size_t n, double *ret_most)
+{
+    double sum = 0;
+    *ret_most = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = a[i] == b[i] ? 0 : fabs(a[i] - b[i]);
+        sum += d;
+        *ret_most = d > *ret_most || isnan(d) ? d : *ret_most;
+    }
+    return n ? sum / (double)n : 0;
+}
+
+/* The canary's own records say nothing of the primary. Numbers are judged by the file's tolerance, without one by the threshold's side, without both
+ * not at all: no two models give the same bits. */
+static void compare_shadow(const pst_score_core *c, pst_fate *f)
 {
     const double *a, *b;
     const char *la, *lb;
+    double most;
+    if (f->by->variant != PST_VARIANT_PRIMARY)
+        return;
     size_t na = pst_score_core_score(f, false, &a, &la), nb = pst_score_core_score(f, true, &b, &lb);
+    f->difference = difference(a, b, na < nb ? na : nb, &most);
+    f->agreement = PST_AGREE_UNJUDGED;
     if (la && lb)
         f->disagrees = strcmp(la, lb) != 0;
+    else if (c->p->has_tolerance)
+        f->disagrees = na != nb || !(most <= c->p->tolerance);
     else if (na && nb && f->by->has_threshold)
         f->disagrees = (a[0] > f->by->threshold) != (b[0] > f->by->threshold);
+    else
+        return;
+    f->agreement = f->disagrees ? PST_AGREE_DIFFERENT : PST_AGREE_EQUAL;
 }
 
 static void finish(pst_score_core *c, pst_fate *f, int64_t now_us)
@@ -433,7 +471,7 @@ static void finish(pst_score_core *c, pst_fate *f, int64_t now_us)
     if (!f->shadowed)
         return;
     f->shadow_len = encode(c, f, true, now_us);
-    compare_shadow(f);
+    compare_shadow(c, f);
 }
 
 void pst_score_core_finish(pst_score_core *c, int64_t now_us)
@@ -456,6 +494,21 @@ pst_slice pst_score_core_value(const pst_score_core *c, const pst_fate *f, bool 
 {
     PST_ASSERT(f->kind == PST_FATE_SCORED && f->at + f->value_len + f->shadow_len <= c->values.len);
     return shadow ? (pst_slice){c->values.data + f->at + f->value_len, f->shadow_len} : (pst_slice){c->values.data + f->at, f->value_len};
+}
+
+void pst_score_core_canary(pst_score_core *c, double percent)
+{
+    c->canary_percent = percent;
+}
+
+int64_t pst_score_core_canary_us(const pst_score_core *c)
+{
+    return c->canary_us;
+}
+
+pst_variant pst_score_core_failed(const pst_score_core *c)
+{
+    return c->failed;
 }
 
 const char *pst_score_core_shadow_why(const pst_score_core *c)

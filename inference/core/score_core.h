@@ -32,8 +32,9 @@ typedef struct pst_lane pst_lane;             /* one model of one variant */
 typedef struct pst_score_kind pst_score_kind; /* records of one writer schema */
 
 typedef struct pst_score_core_opts {
-    bool unframed;    /* values are Avro bodies without framing, all of schema id 0 (files) */
-    bool scores_only; /* nothing is encoded: no output is needed, and finish is not called (files, replays) */
+    bool unframed;             /* values are Avro bodies without framing, all of schema id 0 (files) */
+    bool scores_only;          /* nothing is encoded: no output is needed, and finish is not called (files, replays) */
+    int64_t (*clock_us)(void); /* measures the canary's runs; NULL = they are not */
 } pst_score_core_opts;
 
 typedef enum { PST_FATE_OPEN = 0, PST_FATE_SCORED, PST_FATE_TOMBSTONE, PST_FATE_SKIP, PST_FATE_BAD } pst_fate_kind;
@@ -49,6 +50,10 @@ typedef struct pst_fate {
     pst_score_kind *of;
     pst_lane *by;     /* the model that had the record, also where the record is bad; NULL = none came to see it */
     pst_lane *shadow; /* NULL = none, or the shadow model failed on it */
+    pst_lane *canary; /* whose record it would be, were it of the canary's part; NULL = there is none, or it is off */
+    /* By finish, where primary and shadow both scored it. difference: mean of the absolute ones of their numbers. */
+    enum { PST_AGREE_UNSEEN = 0, PST_AGREE_EQUAL, PST_AGREE_DIFFERENT, PST_AGREE_UNJUDGED } agreement;
+    double difference;
     uint32_t row, shadow_row;
     uint32_t value_len, shadow_len;
     size_t at;                  /* SCORED: of the value, the shadow's follows it. BAD: of the message */
@@ -71,6 +76,11 @@ void pst_score_core_assigned(pst_score_core *c, pst_variant variant, const pst_r
 /* Everything before `offset` of this partition is committed: changes of model that lie behind are concluded. */
 void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset);
 const pst_binding *pst_score_core_binding(const pst_score_core *c, pst_variant variant); /* newest; NULL = none */
+/* The canary's part of the records, in place of the pipeline's, from the next batch on; 0 = off: all are the primary's. */
+void pst_score_core_canary(pst_score_core *c, double percent);
+/* Of the last run: the canary's time, where it is measured. After a run that failed: the variant whose model did. */
+int64_t pst_score_core_canary_us(const pst_score_core *c);
+pst_variant pst_score_core_failed(const pst_score_core *c);
 /* A lane lives until the next change of models: its variant and its model. */
 pst_variant pst_score_core_lane_variant(const pst_lane *l);
 const pst_binding *pst_score_core_lane_binding(const pst_lane *l);

@@ -65,6 +65,9 @@ struct pst_score_core {
     int64_t now_us; /* of begin */
     pst_buf arena, messages, values;
     int infer_failures;
+    double canary_percent; /* 0 = off */
+    int64_t canary_us;     /* of the last run */
+    pst_variant failed;
     pst_err shadow_why;      /* why the shadow's model computes nothing; code 0 = it does */
     int64_t shadow_until_us; /* and is not asked before */
 };

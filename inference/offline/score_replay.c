@@ -10,6 +10,7 @@
 #include "common/platform/verb.h"
 #include "common/platform/models.h"
 #include "inference/run/score_load.h"
+#include "inference/run/score_report.h"
 #include "inference/offline/score_offline.h"
 #include "common/platform/client.h"
 #include "common/platform/codec.h"
@@ -26,12 +27,14 @@ typedef struct change {
     int32_t partition;
     int64_t offset;
     size_t order;
-    int version;
-    bool own; /* said by a scorer of this very pipeline */
+    int version;    /* 0: no canary from here on */
+    double percent; /* of the canary; < 0 = as the file says */
+    bool own;       /* said by a scorer of this very pipeline */
 } change;
 
 typedef struct pair {
     int versions[2]; /* primary, canary; 0 = none */
+    double percent;  /* of the canary */
     pst_score_core *core;
 } pair;
 
@@ -54,17 +57,36 @@ typedef struct replay {
 
 static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
 {
-    if (v == PST_VARIANT_PRIMARY)
-        return &p->model;
-    return p->has_canary ? &p->canary : NULL;
+    return v == PST_VARIANT_PRIMARY || !p->has_canary ? &p->model : &p->canary;
+}
+
+static double told(const pst_model_event *e, const char *name, double without)
+{
+    for (size_t i = 0; i < e->n_metrics; i++)
+        if (!strcmp(e->metrics[i].key, name))
+            return e->metrics[i].value;
+    return without;
+}
+
+/* Older scorers did not say of which variant they spoke, as movers do not: then the alias decides. */
+static bool speaks_of(const replay *r, pst_variant v, const pst_model_event *e, bool own)
+{
+    const pst_model_choice *c = choice(r->p, v);
+    bool canary = own && told(e, SCORE_REPORT_CANARY, 0), none = own && told(e, SCORE_REPORT_NO_CANARY, 0);
+    if (!c->name || strcmp(c->name, e->name) != 0 || (own && told(e, SCORE_REPORT_SHADOW, 0)))
+        return false;
+    if (v == PST_VARIANT_CANARY && (canary || none))
+        return true;
+    return !canary && (v == PST_VARIANT_PRIMARY || r->p->has_canary) && !c->version &&
+           !strcmp(c->alias ? c->alias : "latest", e->alias ? e->alias : "");
 }
 
 static void take(replay *r, pst_variant v, const pst_model_event *e)
 {
-    const pst_model_choice *c = choice(r->p, v);
-    if (!c || !c->name || c->version || strcmp(c->name, e->name) != 0 ||
-        strcmp(c->alias ? c->alias : "latest", e->alias ? e->alias : "") != 0)
+    bool own = e->pipeline && !strcmp(e->pipeline, r->p->name);
+    if (!speaks_of(r, v, e, own))
         return;
+    bool none = own && v == PST_VARIANT_CANARY && told(e, SCORE_REPORT_NO_CANARY, 0);
     for (size_t i = 0; i < e->n_effective; i++) {
         const pst_effective_from *x = &e->effective[i];
         r->changes = pst_array_one_more(r->changes, r->n_changes, sizeof(*r->changes));
@@ -73,8 +95,9 @@ static void take(replay *r, pst_variant v, const pst_model_event *e)
                                               .partition = x->partition,
                                               .offset = x->offset,
                                               .order = r->order,
-                                              .version = e->version,
-                                              .own = e->pipeline && !strcmp(e->pipeline, r->p->name)};
+                                              .version = none ? 0 : e->version,
+                                              .percent = own ? told(e, SCORE_REPORT_PERCENT, -1) : -1,
+                                              .own = own};
     }
 }
 
@@ -99,14 +122,9 @@ static int read_event(void *arg, const char *key, const pst_record *rec, pst_err
     return 0;
 }
 
-/* The version that had this offset, by the pipeline's own word where there is one; 0 = nobody has said. */
-static int version_at(const replay *r, pst_variant v, const pst_record *rec)
+/* What had this offset, by the pipeline's own word where there is one; NULL = nobody has said. */
+static const change *change_at(const replay *r, pst_variant v, const pst_record *rec)
 {
-    const pst_model_choice *c = choice(r->p, v);
-    if (!c)
-        return 0;
-    if (c->version)
-        return c->version;
     const change *best = NULL;
     for (size_t i = 0; i < r->n_changes; i++) {
         const change *x = &r->changes[i];
@@ -116,7 +134,24 @@ static int version_at(const replay *r, pst_variant v, const pst_record *rec)
         if (!best || x->own > best->own || (x->own == best->own && later))
             best = x;
     }
-    return best ? best->version : 0;
+    return best;
+}
+
+static void who_had(const replay *r, const pst_record *rec, pair *ret)
+{
+    const pst_pipeline *p = r->p;
+    const change *primary = p->model.version ? NULL : change_at(r, PST_VARIANT_PRIMARY, rec),
+                 *canary = change_at(r, PST_VARIANT_CANARY, rec);
+    memset(ret, 0, sizeof *ret);
+    ret->versions[0] = p->model.version ? p->model.version : primary ? primary->version : 0;
+    ret->versions[1] = canary ? canary->version : p->has_canary ? p->canary.version : 0;
+    if (ret->versions[1])
+        ret->percent = canary && canary->percent >= 0 ? canary->percent : p->has_canary ? p->canary_percent : 0;
+}
+
+static bool same_pair(const pair *a, const pair *b)
+{
+    return a->versions[0] == b->versions[0] && a->versions[1] == b->versions[1] && a->percent == b->percent;
 }
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
@@ -132,23 +167,24 @@ static int offer(replay *r, pst_score_core *core, pst_variant v, int version)
     return rc;
 }
 
-static int core_of(replay *r, const int versions[2], pst_score_core **ret)
+static int core_of(replay *r, const pair *of, pst_score_core **ret)
 {
     for (size_t i = 0; i < r->n_pairs; i++)
-        if (!memcmp(r->pairs[i].versions, versions, sizeof(r->pairs[i].versions))) {
+        if (same_pair(&r->pairs[i], of)) {
             *ret = r->pairs[i].core;
             return 0;
         }
     pst_score_core *core = pst_score_core_new(r->p, &(pst_score_core_opts){.scores_only = true});
-    int rc = offer(r, core, PST_VARIANT_PRIMARY, versions[0]);
-    if (rc == 0 && versions[1])
-        rc = offer(r, core, PST_VARIANT_CANARY, versions[1]);
+    int rc = offer(r, core, PST_VARIANT_PRIMARY, of->versions[0]);
+    pst_score_core_canary(core, of->percent);
+    if (rc == 0 && of->versions[1])
+        rc = offer(r, core, PST_VARIANT_CANARY, of->versions[1]);
     if (rc < 0) {
         pst_score_core_free(core);
         return rc;
     }
     r->pairs = pst_array_one_more(r->pairs, r->n_pairs, sizeof(*r->pairs));
-    r->pairs[r->n_pairs++] = (pair){{versions[0], versions[1]}, core};
+    r->pairs[r->n_pairs++] = (pair){{of->versions[0], of->versions[1]}, of->percent, core};
     *ret = core;
     return 0;
 }
@@ -232,15 +268,15 @@ static int score_records(replay *r, pst_score_core *core, const pst_record *reco
     return rc < 0 ? rc : waits;
 }
 
-static int score_run(replay *r, const pst_record *records, size_t n, const int versions[2])
+static int score_run(replay *r, const pst_record *records, size_t n, const pair *of)
 {
     pst_score_core *core = NULL;
-    if (!versions[0] && !r->p->model.file) {
+    if (!of->versions[0] && !r->p->model.file) {
         for (size_t i = 0; i < n; i++)
             print_unknown(r, &records[i]);
         return 0;
     }
-    int rc = core_of(r, versions, &core);
+    int rc = core_of(r, of, &core);
     return rc == 0 ? score_records(r, core, records, n) : rc;
 }
 
@@ -249,12 +285,14 @@ static int score_batch(replay *r, const pst_batch *b)
     int rc = 0;
     for (size_t from = 0, to; rc == 0 && from < b->n; from = to) {
         const pst_record *first = &b->records[from];
-        int versions[2] = {version_at(r, PST_VARIANT_PRIMARY, first), version_at(r, PST_VARIANT_CANARY, first)};
-        for (to = from + 1; to < b->n; to++)
-            if (version_at(r, PST_VARIANT_PRIMARY, &b->records[to]) != versions[0] ||
-                version_at(r, PST_VARIANT_CANARY, &b->records[to]) != versions[1])
+        pair now, next;
+        who_had(r, first, &now);
+        for (to = from + 1; to < b->n; to++) {
+            who_had(r, &b->records[to], &next);
+            if (!same_pair(&now, &next))
                 break;
-        rc = score_run(r, first, to - from, versions);
+        }
+        rc = score_run(r, first, to - from, &now);
     }
     return rc;
 }

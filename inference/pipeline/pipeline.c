@@ -222,6 +222,56 @@ static int read_errors(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     return 0;
 }
 
+/* "1%"; absent leaves *ret. */
+static int read_share(pipeline_reader *r, const json_t *o, const char *key, double *ret)
+{
+    char *text = NULL, *end = NULL;
+    int rc = pipeline_reader_str(r, o, "rollout.canary.budget", key, &text);
+    if (rc < 0 || !text)
+        return rc;
+    double x = strtod(text, &end);
+    if (end == text || strcmp(end, "%") != 0 || !(x >= 0 && x < 100))
+        rc = pipeline_reader_fail(r, pst_yaml_key_line(&r->y, o, key),
+                                  "rollout.canary.budget.%s: \"%.40s\" is no share below 100%%; write 1%%", key, text);
+    *ret = x / 100;
+    free(text);
+    return rc;
+}
+
+static int read_budget(pipeline_reader *r, const json_t *c, pst_pipeline *p)
+{
+    json_t *o;
+    int rc;
+    struct pst_pipeline_budget *b = &p->budget;
+    b->errors = b->disagreement = -1;
+    if ((rc = pipeline_reader_section(r, c, "budget", &o)) < 0 || !o)
+        return rc;
+    if ((rc = pipeline_reader_check_keys(r, o, "rollout.canary.budget")) < 0 || (rc = read_share(r, o, "errors", &b->errors)) < 0 ||
+        (rc = read_share(r, o, "disagreement", &b->disagreement)) < 0 ||
+        (rc = pipeline_reader_unit(r, o, "rollout.canary.budget", "latency", &b->latency_us)) < 0 ||
+        (rc = pipeline_reader_whole(r, o, "rollout.canary.budget", "over", &b->over)) < 0)
+        return rc;
+    if (b->errors < 0 && b->disagreement < 0 && !b->latency_us)
+        return pipeline_reader_fail(r, pst_yaml_line(&r->y, o), "rollout.canary.budget: give errors, disagreement or latency");
+    return 0;
+}
+
+static bool same_choice(const pst_model_choice *a, const pst_model_choice *b)
+{
+    return a->version == b->version && (a->alias && b->alias ? !strcmp(a->alias, b->alias) : a->alias == b->alias);
+}
+
+/* The canary's records are not the primary's: only what it says as the shadow can be laid beside it. */
+static int check_budget(pipeline_reader *r, const json_t *c, const pst_pipeline *p)
+{
+    if (!p->has_canary || p->budget.disagreement < 0 || (p->has_shadow && same_choice(&p->canary, &p->shadow)))
+        return 0;
+    return pipeline_reader_fail(
+        r, pst_yaml_key_line(&r->y, c, "budget"),
+        "rollout.canary.budget.disagreement: is seen only where the same version scores the primary's records, too; add "
+        "rollout.shadow with the canary's alias or version, or leave it out");
+}
+
 static int read_canary(pipeline_reader *r, const json_t *c, pst_pipeline *p)
 {
     int rc;
@@ -233,16 +283,19 @@ static int read_canary(pipeline_reader *r, const json_t *c, pst_pipeline *p)
     if (isnan(p->canary_percent) || (!p->canary.alias && !p->canary.version))
         return pipeline_reader_fail(r, pst_yaml_line(&r->y, c), "rollout.canary: give percent, and alias or version");
     p->canary.name = pst_strdup(p->model.name);
-    return 0;
+    return read_budget(r, c, p);
 }
 
 static int read_shadow(pipeline_reader *r, const json_t *s, pst_pipeline *p)
 {
     int rc;
     p->has_shadow = true;
+    p->tolerance = NAN;
     if ((rc = pipeline_reader_check_keys(r, s, "rollout.shadow")) < 0 || (rc = read_choice(r, s, "rollout.shadow", &p->shadow)) < 0 ||
-        (rc = pipeline_reader_str(r, s, "rollout.shadow", "topic", &p->shadow_topic)) < 0)
+        (rc = pipeline_reader_str(r, s, "rollout.shadow", "topic", &p->shadow_topic)) < 0 ||
+        (rc = pipeline_reader_num(r, s, "rollout.shadow", "tolerance", &p->tolerance)) < 0)
         return rc;
+    p->has_tolerance = !isnan(p->tolerance);
     if (!p->shadow_topic || (!p->shadow.alias && !p->shadow.version))
         return pipeline_reader_fail(r, pst_yaml_line(&r->y, s), "rollout.shadow: give topic, and alias or version");
     p->shadow.name = pst_strdup(p->model.name);
@@ -262,7 +315,9 @@ static int read_rollout(pipeline_reader *r, const json_t *root, pst_pipeline *p)
         return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "rollout"), "rollout: needs a model by name, not by file");
     if (c && (rc = read_canary(r, c, p)) < 0)
         return rc;
-    return s ? read_shadow(r, s, p) : 0;
+    if (s && (rc = read_shadow(r, s, p)) < 0)
+        return rc;
+    return check_budget(r, c, p);
 }
 
 /* All that a published pipeline may not set, in one refusal, by the line of the first. */

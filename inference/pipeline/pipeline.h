@@ -105,9 +105,16 @@ typedef struct pst_pipeline {
     bool has_canary;
     pst_model_choice canary;
     double canary_percent;
+    struct pst_pipeline_budget { /* of the canary: beyond it the scorer lets it rest. Shares; < 0 = no limit */
+        double errors, disagreement;
+        int64_t latency_us; /* mean of a record's computing; 0 = no limit */
+        int64_t over;       /* judged over at least so many records; 0 = there is no budget */
+    } budget;
     bool has_shadow;
     pst_model_choice shadow;
     char *shadow_topic;
+    bool has_tolerance; /* numbers of shadow and primary that lie no farther apart are equal */
+    double tolerance;
 
     size_t inflight_bytes, model_bytes, arena_bytes; /* limits */
     char *device;                                    /* "auto", "cpu", "cuda", "cuda:0" */

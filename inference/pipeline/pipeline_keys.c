@@ -120,9 +120,22 @@ static const pst_key rows[] = {
     {"rollout.canary", "alias", PST_KEY_TEXT, .help = "Of the same model; or `version`."},
     {"rollout.canary", "version", PST_KEY_WHOLE, .lo = 1, .hi = INT32_MAX, .help = "See `alias`."},
     {"rollout.canary", "percent", PST_KEY_NUMBER, .lo = 0, .hi = 100, .help = "Required. The part of the records."},
+    {"rollout.canary", "budget", PST_KEY_MAPPING,
+     .help = "What it may cost: beyond it every scorer of the pipeline gives all records to the primary again, until the spec changes."},
+    {"rollout.canary.budget", "errors", PST_KEY_TEXT, .form = "a share: `1%`",
+     .help = "Of its records: those on which the model failed, or whose score was NaN or infinite."},
+    {"rollout.canary.budget", "disagreement", PST_KEY_TEXT, .form = "a share: `5%`",
+     .help = "Of the records of the primary that the same version scored as the shadow: those that differ. Needs a `shadow` of the same "
+             "alias or version."},
+    {"rollout.canary.budget", "latency", PST_KEY_SPAN, .lo = 1, .hi = 60e6, .help = "Mean time of computing one of its records."},
+    {"rollout.canary.budget", "over", PST_KEY_WHOLE, .lo = 1, .hi = 1e9, .def = "1000",
+     .help = "Judged once a scorer has seen so many, and then counted from 0 again."},
     {"rollout.shadow", "alias", PST_KEY_TEXT, .help = "Of the same model; or `version`."},
     {"rollout.shadow", "version", PST_KEY_WHOLE, .lo = 1, .hi = INT32_MAX, .help = "See `alias`."},
     {"rollout.shadow", "topic", PST_KEY_TEXT, .help = "Required. Where its scores go."},
+    {"rollout.shadow", "tolerance", PST_KEY_NUMBER, .lo = 0, .hi = 1e300,
+     .help = "Scores of shadow and primary that lie no farther apart count as equal; labels are equal or not. Without it the side of "
+             "the threshold decides, and where there is none, nothing is judged."},
 
     {"limits", "inflight_bytes", PST_KEY_BYTES, .lo = 1 << 16, .hi = 1099511627776.0, .def = "64MiB",
      .help = "Records read and not yet committed; beyond it no more are fetched."},

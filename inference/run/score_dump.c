@@ -40,6 +40,8 @@ static json_t *waits(score_stats *st)
     pthread_mutex_lock(&st->wait_lock); /* other threads read this text, too */
     if (*st->refused)
         json_object_set_new(j, "model_refused", json_string(st->refused));
+    if (*st->canary_why)
+        json_object_set_new(j, "canary_stopped", json_string(st->canary_why));
     pthread_mutex_unlock(&st->wait_lock);
     return j;
 }

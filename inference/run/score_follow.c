@@ -11,6 +11,7 @@
 #include "common/platform/client.h"
 #include "common/platform/codec.h"
 #include "common/registry/registry.h"
+#include "inference/run/score_report.h"
 #include "schemas/events.h"
 
 #include <pthread.h>
@@ -48,8 +49,9 @@ struct score_follow {
     pthread_t thread;
     pthread_mutex_t lock; /* news, why */
     news_node *first, **last;
-    char why[480];
-    _Atomic bool stop;
+    char why[480], stopped_why[480]; /* the second: why the canary rests */
+    char spec[65];
+    _Atomic bool stop, canary_stopped;
 };
 
 static bool stopping(void *arg)
@@ -234,6 +236,8 @@ static void look(score_follow *f, target *t)
 {
     const pst_model_choice *c = t->choice;
     char how[256];
+    if (t->variant == PST_VARIANT_CANARY && f->canary_stopped)
+        return;
     const pst_model_event *v = pst_models_resolve(f->models, c->name, c->alias, c->version);
     const pst_model_event *alias = c->version || !c->alias ? NULL : pst_models_alias(f->models, c->name, c->alias);
     if (!v) {
@@ -288,6 +292,16 @@ static void connect(score_follow *f)
     }
 }
 
+static void hear_stop(score_follow *f, const pst_model_event *e)
+{
+    if (!f->p->has_canary || f->canary_stopped || !pst_score_report_is_stop(e, f->p, f->spec))
+        return;
+    pthread_mutex_lock(&f->lock);
+    snprintf(f->stopped_why, sizeof f->stopped_why, "%.400s (said by %.60s)", e->reason ? e->reason : "", e->actor);
+    pthread_mutex_unlock(&f->lock);
+    f->canary_stopped = true;
+}
+
 /* Applies one record; an unreachable registry is waited out, since a record that is skipped is an alias move that never happens. */
 static void apply(score_follow *f, const pst_record *r)
 {
@@ -297,6 +311,7 @@ static void apply(score_follow *f, const pst_record *r)
         pst_err err = {0};
         if (pst_codec_decode(f->client->codec, &pst_model_event_type, r->value, r->value_len, r->timestamp_ms, &e, &err) == 0) {
             pst_models_apply(f->models, &e);
+            hear_stop(f, &e);
             pst_event_clear(&pst_model_event_type, &e);
             return;
         }
@@ -350,6 +365,7 @@ int score_follow_start(const pst_settings *settings, const pst_pipeline *p, scor
     f->stats = stats;
     f->last = &f->first;
     f->models = pst_models_new();
+    pst_score_report_spec(p, f->spec);
     pthread_mutex_init(&f->lock, NULL);
     snprintf(f->why, sizeof(f->why), "the topic of model versions is being read");
     f->targets[f->n_targets++] = (target){.variant = PST_VARIANT_PRIMARY, .choice = &p->model};
@@ -404,6 +420,16 @@ void score_follow_why(score_follow *f, char *ret_text, size_t size)
     pthread_mutex_lock(&f->lock);
     snprintf(ret_text, size, "%s", f->why);
     pthread_mutex_unlock(&f->lock);
+}
+
+bool score_follow_canary_stopped(score_follow *f, char *ret_why, size_t size)
+{
+    if (!f->canary_stopped)
+        return false;
+    pthread_mutex_lock(&f->lock);
+    snprintf(ret_why, size, "%s", f->stopped_why);
+    pthread_mutex_unlock(&f->lock);
+    return true;
 }
 
 void score_follow_stop(score_follow *f)

@@ -26,6 +26,8 @@ bool score_follow_take(score_follow *f, score_model_news *ret_news);
 void score_model_news_done(score_model_news *n); /* also frees the binding if it is still there */
 /* One sentence on what the primary model waits for; "" when it waits for nothing. */
 void score_follow_why(score_follow *f, char *ret_text, size_t size);
+/* The canary of this spec is stopped, by whichever worker, and why. */
+bool score_follow_canary_stopped(score_follow *f, char *ret_why, size_t size);
 void score_follow_stop(score_follow *f); /* joins; NULL-safe */
 
 #endif

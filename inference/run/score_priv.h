@@ -12,6 +12,7 @@
 #include "inference/run/score_slot.h"
 #include "inference/run/score_stats.h"
 #include "inference/run/score_work.h"
+#include "inference/state/budget.h"
 #include "inference/state/suspect.h"
 #include "inference/state/takes.h"
 #include "inference/state/unknown.h"
@@ -54,6 +55,9 @@ typedef struct scorer {
     int partitions_least; /* of the inputs: a record of another partition says that its topic has grown */
     score_round round;
     score_reports *reports;
+    pst_budget budget;   /* of the canary: what is committed */
+    bool canary_stopped; /* it rests until the spec changes */
+    char canary_why[480];
     int64_t reports_silent_us; /* since when it may not write to the topic of models; 0 = it may */
     uint64_t assignment;       /* pst_consumer_epoch: which of its lives the reports speak of */
     score_stop *stops;         /* one a partition */
@@ -120,6 +124,15 @@ bool scorer_is_refused(scorer *s, const pst_record *r, char *why, size_t size);
 bool scorer_shadow_is_refused(const scorer *s, const pst_record *r);
 /* Is its dead letter to have the time of its writing? RETRY: its topic takes it neither way, and it waits. */
 int scorer_letter_own_time(scorer *s, const pst_record *r, score_input_topic *in, bool *ret_own_time);
+
+/* score_canary.c: the canary's budget. */
+void scorer_canary_begin(scorer *s);
+void scorer_canary_hear(scorer *s);                               /* between two batches: does another worker say that it is stopped? */
+void scorer_canary_had(scorer *s, const pst_fate *f);             /* a record that went out */
+bool scorer_canary_judge(scorer *s);                              /* before a commit. True: the round goes beyond the budget, and says so */
+void scorer_canary_commit(scorer *s, bool stops, bool committed); /* with what was judged */
+/* Its model fails on every record, so that a round cannot even be computed. True: it rests, and the records may come again. */
+bool scorer_canary_gives_up(scorer *s, const pst_err *why);
 
 /* score_dump.c: what it holds (common/base/dump.h); arg is the scorer. */
 void scorer_dump(void *arg, json_t *to);

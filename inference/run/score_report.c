@@ -4,6 +4,7 @@
 
 #include "common/base/array.h"
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/platform/codec.h"
 #include "schemas/events.h"
 
@@ -14,7 +15,7 @@ typedef struct entry {
     pst_variant variant;
     char *topic;
     int32_t partition;
-    int version; /* 0 = in no event yet */
+    int version; /* -1 = in no event yet */
 } entry;
 
 struct score_reports {
@@ -25,19 +26,33 @@ struct score_reports {
     score_report_line *lines;
     size_t n_lines, cap_lines;
     bool sent;
+    char spec[65], *stopped; /* why the canary rests; NULL = it does not */
 };
 
 static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
 {
     const pst_model_choice *const choices[] = {&p->model, p->has_canary ? &p->canary : NULL, p->has_shadow ? &p->shadow : NULL};
     const pst_model_choice *c = choices[v];
-    return c && c->name && !c->version ? c : NULL;
+    return c && c->name && (!c->version || v == PST_VARIANT_CANARY) ? c : NULL; /* a canary is off at times, also a pinned one */
+}
+
+void pst_score_report_spec(const pst_pipeline *p, char ret[65])
+{
+    const char *text = p->text ? p->text : "";
+    pst_sha256_hex(text, strlen(text), ret);
+}
+
+bool pst_score_report_is_stop(const pst_model_event *e, const pst_pipeline *p, const char *spec)
+{
+    return e->type == PST_MODEL_EVENT_TYPE_ALIAS_SET && e->version == 0 && e->pipeline && !strcmp(e->pipeline, p->name) &&
+           !strcmp(e->digest, spec);
 }
 
 score_reports *score_reports_new(const pst_pipeline *p)
 {
     score_reports *r = pst_alloc(sizeof(*r));
     r->p = p;
+    pst_score_report_spec(p, r->spec);
     return r;
 }
 
@@ -51,6 +66,7 @@ void score_reports_free(score_reports *r)
     }
     free(r->entries);
     free(r->lines);
+    free(r->stopped);
     free(r);
 }
 
@@ -59,22 +75,22 @@ bool score_reports_wanted(const score_reports *r)
     return choice(r->p, PST_VARIANT_PRIMARY) || choice(r->p, PST_VARIANT_CANARY) || choice(r->p, PST_VARIANT_SHADOW);
 }
 
-static bool is(const entry *e, pst_variant v, const pst_record *rec)
+static bool is(const entry *e, pst_variant v, const char *topic, int32_t partition)
 {
-    return e->variant == v && e->partition == rec->partition && !strcmp(e->topic, rec->topic);
+    return e->variant == v && e->partition == partition && !strcmp(e->topic, topic);
 }
 
-static entry *find(score_reports *r, pst_variant v, const pst_record *rec)
+static entry *find(score_reports *r, pst_variant v, const char *topic, int32_t partition)
 {
-    if (r->recent[v] && is(r->recent[v], v, rec))
+    if (r->recent[v] && is(r->recent[v], v, topic, partition))
         return r->recent[v];
     for (size_t i = 0; i < r->n_entries; i++)
-        if (is(r->entries[i], v, rec)) {
+        if (is(r->entries[i], v, topic, partition)) {
             r->recent[v] = r->entries[i];
             return r->recent[v];
         }
     entry *e = pst_alloc(sizeof(*e));
-    *e = (entry){.variant = v, .topic = pst_strdup(rec->topic), .partition = rec->partition};
+    *e = (entry){.variant = v, .topic = pst_strdup(topic), .partition = partition, .version = -1};
     r->entries = pst_array_one_more(r->entries, r->n_entries, sizeof(entry *));
     r->entries[r->n_entries++] = e;
     r->recent[v] = e;
@@ -82,18 +98,16 @@ static entry *find(score_reports *r, pst_variant v, const pst_record *rec)
 }
 
 /* Nothing is said but what was scored here: where a change was meant to count is its mover's word. */
-static void note(score_reports *r, const pst_lane *l, const pst_record *rec)
+static void note(score_reports *r, pst_variant v, int version, const char *topic, int32_t partition, int64_t offset)
 {
-    pst_variant v = pst_score_core_lane_variant(l);
     if (!choice(r->p, v))
         return;
-    entry *e = find(r, v, rec);
-    int version = pst_binding_version(pst_score_core_lane_binding(l));
+    entry *e = find(r, v, topic, partition);
     if (e->version == version)
         return;
     e->version = version;
     r->lines = pst_array_room(r->lines, r->n_lines, &r->cap_lines, sizeof *r->lines);
-    r->lines[r->n_lines++] = (score_report_line){e->variant, e->topic, e->partition, rec->offset, version, false};
+    r->lines[r->n_lines++] = (score_report_line){e->variant, e->topic, e->partition, offset, version, false};
 }
 
 const score_report_line *score_reports_lines(const score_reports *r, size_t *ret_n)
@@ -102,12 +116,45 @@ const score_report_line *score_reports_lines(const score_reports *r, size_t *ret
     return r->lines;
 }
 
+static int version_of(const pst_lane *l)
+{
+    return pst_binding_version(pst_score_core_lane_binding(l));
+}
+
 void score_reports_record(score_reports *r, const pst_fate *f)
 {
+    const pst_record *rec = f->record;
+    if (f->by && f->by != f->canary)
+        note(r, PST_VARIANT_PRIMARY, version_of(f->by), rec->topic, rec->partition, rec->offset);
     if (f->by)
-        note(r, f->by, f->record);
+        note(r, PST_VARIANT_CANARY, f->canary ? version_of(f->canary) : 0, rec->topic, rec->partition, rec->offset);
     if (f->shadow)
-        note(r, f->shadow, f->record);
+        note(r, PST_VARIANT_SHADOW, version_of(f->shadow), rec->topic, rec->partition, rec->offset);
+}
+
+void score_reports_stopped(score_reports *r, const char *why)
+{
+    free(r->stopped);
+    r->stopped = pst_strdup(why);
+}
+
+void score_reports_rests_from(score_reports *r, const char *topic, int32_t partition, int64_t offset)
+{
+    note(r, PST_VARIANT_CANARY, 0, topic, partition, offset);
+}
+
+/* What the event says beside the version. Returns how many. */
+static size_t tell_kind(const score_reports *r, pst_variant v, pst_dbl_pair *to)
+{
+    size_t n = 0;
+    if (v == PST_VARIANT_SHADOW)
+        to[n++] = (pst_dbl_pair){(char *)SCORE_REPORT_SHADOW, 1};
+    else if (v == PST_VARIANT_CANARY) {
+        to[n++] = (pst_dbl_pair){(char *)SCORE_REPORT_CANARY, 1};
+        to[n++] = (pst_dbl_pair){(char *)SCORE_REPORT_PERCENT, r->p->canary_percent};
+    } else if (!r->p->has_canary)
+        to[n++] = (pst_dbl_pair){(char *)SCORE_REPORT_NO_CANARY, 1};
+    return n;
 }
 
 /* All lines of one variant and version in one event: offsets order them, and where two are equal, the order of events does. */
@@ -124,15 +171,21 @@ static int send_event(score_reports *r, size_t first, pst_txn *txn, pst_client *
         from[n++] = (pst_effective_from){(char *)k->topic, k->partition, k->offset};
         k->published = true;
     }
+    bool rests = l->variant == PST_VARIANT_CANARY && !l->version, stopped = rests && r->stopped;
+    pst_dbl_pair kind[2];
     pst_model_event e = {.name = m->name,
                          .version = l->version,
                          .type = PST_MODEL_EVENT_TYPE_ALIAS_SET,
                          .alias = m->alias ? m->alias : (char *)"latest",
-                         .digest = (char *)"",
+                         .digest = stopped ? r->spec : (char *)"",
+                         .metrics = kind,
+                         .n_metrics = tell_kind(r, l->variant, kind),
                          .uri = (char *)"",
                          .format = (char *)"onnx",
                          .actor = (char *)actor,
-                         .reason = (char *)"scored with this version from these offsets on",
+                         .reason = stopped ? r->stopped
+                                   : rests ? (char *)"the canary had no model from these offsets on"
+                                           : (char *)"scored with this version from these offsets on",
                          .time = pst_now_us(),
                          .effective = from,
                          .n_effective = n,
@@ -174,5 +227,5 @@ void score_reports_forget(score_reports *r)
 {
     score_reports_committed(r);
     for (size_t i = 0; i < r->n_entries; i++)
-        r->entries[i]->version = 0;
+        r->entries[i]->version = -1;
 }

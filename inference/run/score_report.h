@@ -6,7 +6,8 @@
  *     score_reports_send(reports, txn, client, worker, &err);      // before the commit
  *     score_reports_committed(reports);                            // or _forget: what was not committed was not said
  *
- * Of each partition the first record since it was given to this worker is told too: the last word on it may be another worker's. A worker says only
+ * Of a pipeline with a canary each partition is told which version had the canary's part, and how large that was, or that it had none (version 0),
+ * so that a replay splits the records as they were split then. Of each partition the first record since it was given to this worker is told too: the last word on it may be another worker's. A worker says only
  * what it has scored itself, and per partition offsets never go back, so that of all these events the last one at or below an offset names the
  * version that scored it, whatever offsets a mover meant.
  * @thread one owner. */
@@ -15,6 +16,7 @@
 
 #include "common/platform/client.h"
 #include "inference/core/score_core.h"
+#include "schemas/events.h"
 
 typedef struct score_reports score_reports;
 
@@ -23,7 +25,7 @@ typedef struct score_report_line { /* from this offset on this version */
     const char *topic; /* borrowed until score_reports_free */
     int32_t partition;
     int64_t offset;
-    int version;
+    int version;    /* 0: the canary had no record from here on */
     bool published; /* in an event already */
 } score_report_line;
 
@@ -39,5 +41,20 @@ int score_reports_send(score_reports *r, pst_txn *txn, pst_client *c, const char
 bool score_reports_sent(const score_reports *r); /* in the round in hand */
 void score_reports_committed(score_reports *r);
 void score_reports_forget(score_reports *r); /* the round was thrown away, or partitions were taken or given */
+
+/* The canary rests, and why (copied), from these offsets on, of which the round in hand tells; every later word on a partition without a canary says so,
+ * too, by which the other workers of the pipeline, and the next ones, hear of it. NULL: it does not. */
+void score_reports_stopped(score_reports *r, const char *why);
+void score_reports_rests_from(score_reports *r, const char *topic, int32_t partition, int64_t offset);
+/* SHA-256 of the spec's text: a stop is of the spec under which it was decided. */
+void pst_score_report_spec(const pst_pipeline *p, char ret[65]);
+/* Says that the canary of this very spec is stopped? */
+bool pst_score_report_is_stop(const pst_model_event *e, const pst_pipeline *p, const char *spec);
+
+/* What an event of a pipeline's own tells of, beside its version: in `metrics`, whose names these are. */
+#define SCORE_REPORT_CANARY    "canary" /* 1: of the canary, which had this `percent` */
+#define SCORE_REPORT_PERCENT   "percent"
+#define SCORE_REPORT_NO_CANARY "no_canary" /* 1: of the primary, while the pipeline has no canary */
+#define SCORE_REPORT_SHADOW    "shadow"    /* 1: of the shadow */
 
 #endif

@@ -5,6 +5,7 @@
 #include "common/base/array.h"
 #include "schemas/metric_list.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,46 @@ void score_round_seen(score_round *r, const pst_fate *f)
             count_missing(r, features[i].field);
 }
 
+/* The canary's fault: its model failed, or would not have the record's schema. What the record itself lacks is nobody's. */
+static bool canary_failed(const pst_fate *f)
+{
+    return f->non_finite || (f->kind == PST_FATE_BAD && (!strcmp(f->stage, "INFER") || !strcmp(f->reason, "schema-mismatch")));
+}
+
+static score_round_agreement *agreement_of(score_round *r, int version)
+{
+    for (size_t i = 0; i < r->n_agreements; i++)
+        if (r->agreements[i].version == version)
+            return &r->agreements[i];
+    if (r->n_agreements == PST_ROUND_VERSIONS_MAX) /* a round of 100 ms has one or two */
+        return NULL;
+    r->agreements[r->n_agreements] = (score_round_agreement){.version = version};
+    return &r->agreements[r->n_agreements++];
+}
+
+void score_round_compared(score_round *r, const pst_fate *f, int canary)
+{
+    if (f->by && f->by == f->canary) {
+        r->canary.records++;
+        r->canary.failed += canary_failed(f);
+    }
+    if (!f->agreement)
+        return;
+    int version = pst_binding_version(pst_score_core_lane_binding(f->shadow));
+    score_round_agreement *a = agreement_of(r, version);
+    if (version == canary) {
+        r->canary.compared++;
+        r->canary.differed += f->agreement == PST_AGREE_DIFFERENT;
+    }
+    if (!a)
+        return;
+    a->canary = version == canary;
+    a->equal += f->agreement == PST_AGREE_EQUAL;
+    a->different += f->agreement == PST_AGREE_DIFFERENT;
+    a->unjudged += f->agreement == PST_AGREE_UNJUDGED;
+    a->difference += isfinite(f->difference) ? f->difference : 0;
+}
+
 const struct score_round_end *score_round_last(const score_round *r)
 {
     return r->last_end < r->n_ends && r->ends[r->last_end].next >= 0 ? &r->ends[r->last_end] : NULL;
@@ -168,6 +209,13 @@ void score_round_commit(score_round *r, pst_score_core *core, score_stats *s, in
     pst_metric_add(s->shadow_disagree, (double)r->disagreed);
     pst_metric_add(s->shadow_skipped, (double)r->shadow_skipped);
     pst_metric_add(s->non_finite, (double)r->non_finite);
+    pst_metric_add(s->canary_failed, (double)r->canary.failed);
+    for (size_t i = 0; i < r->n_agreements; i++) {
+        const score_round_agreement *a = &r->agreements[i];
+        score_stats_agreement(s, "SHADOW", a->version, a->equal, a->different, a->unjudged, a->difference);
+        if (a->canary)
+            score_stats_agreement(s, "CANARY", a->version, a->equal, a->different, a->unjudged, a->difference);
+    }
     pst_metric_add(s->commits_ok, 1);
     for (size_t i = 0; i < r->n_reasons; i++)
         for (uint64_t k = 0; k < r->reasons[i].n; k++)

@@ -7,14 +7,25 @@
 #include "inference/core/score_core.h"
 #include "inference/run/score_report.h"
 #include "inference/run/score_stats.h"
+#include "inference/state/budget.h"
 
-enum { PST_ROUND_TIMES_MAX = 65536, PST_ROUND_REASONS_MAX = 32, PST_ROUND_FEATURES_MAX = 200 };
+enum { PST_ROUND_TIMES_MAX = 65536, PST_ROUND_REASONS_MAX = 32, PST_ROUND_FEATURES_MAX = 200, PST_ROUND_VERSIONS_MAX = 8 };
+
+typedef struct score_round_agreement { /* of one shadow's version with the primary; the same of the canary, where it is that version */
+    int version;
+    bool canary;
+    uint64_t equal, different, unjudged;
+    double difference;
+} score_round_agreement;
 
 typedef struct score_round {
     bool open;
     score_reports *reports; /* borrowed; NULL = none. Told what became of each round */
     int64_t begun_us;
     uint64_t records, scored, tombstones, skipped, dead, missing, anomalies, shadowed, disagreed, shadow_skipped, non_finite;
+    pst_cost canary; /* what it has cost */
+    score_round_agreement agreements[PST_ROUND_VERSIONS_MAX];
+    size_t n_agreements;
     pst_metric_spread scores;
     pst_map features;  /* field → score_round_missing; keeps its entries from round to round */
     int64_t newest_ms; /* timestamp of its newest record; 0 = none has one */
@@ -44,6 +55,8 @@ void score_round_dead(score_round *r, const char *stage, const char *reason);
 void score_round_scored(score_round *r);
 /* What the primary or the canary said of it, and which features it lacked. */
 void score_round_seen(score_round *r, const pst_fate *f);
+/* What it says of the canary and of the shadow; canary: the version in use, 0 = none. */
+void score_round_compared(score_round *r, const pst_fate *f, int canary);
 /* Dead letters without a scored record among them, this round's included. */
 uint64_t score_round_dead_row(const score_round *r);
 /* The last record's place; NULL = there is none. */

@@ -84,6 +84,7 @@ static void take_models(scorer *s)
 {
     if (!s->follow)
         return;
+    scorer_canary_hear(s);
     for (int v = 0; v < 3; v++) {
         score_model_news *n = &s->held[v];
         if (!n->binding || !s->consumer)
@@ -179,9 +180,11 @@ static int commit(scorer *s)
     if (!s->round.open)
         return 0;
     int64_t start = pst_mono_us();
+    bool stops = scorer_canary_judge(s);
     scorer_report(s);
     int rc = pst_txn_commit(s->txn, &s->err);
     int64_t end = pst_mono_us();
+    scorer_canary_commit(s, stops, rc == 0);
     if (rc == 0) {
         s->done += s->round.records;
         s->dead += s->round.dead;
@@ -411,6 +414,8 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     s->waits_unsettled |= lost;
     if (lost)
         return rc < 0 && s->err.code ? rc : throw_away(s, "partitions were given or taken");
+    if (rc < 0 && scorer_canary_gives_up(s, &why))
+        return throw_away(s, "the canary's model fails on every record");
     if (rc < 0 && (s->opts->exit_on_eof || s->opts->records_max || why.cls != PST_CLASS_RETRY)) {
         s->err = why;
         return why.code;
@@ -422,6 +427,7 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     pst_score_core_finish(s->core, pst_now_us());
     score_note_computes(false);
     score_note_ends(s->note);
+    s->round.canary.us += pst_score_core_canary_us(s->core);
     if ((rc = emit_all(s)) != 0)
         return rc;
     s->stats->batches++;
@@ -528,7 +534,8 @@ static int set_up(scorer *s)
         s->inputs[i] =
             (score_input_topic){.name = p->topics[i], .dlq = p->dlq_topic ? pst_strdup(p->dlq_topic) : pst_sprintf("%s.dlq", p->topics[i])};
     s->unknown = pst_unknown_new((PST_SCHEMA_WAIT_MS - 100) * 1000LL);
-    s->core = pst_score_core_new(p, NULL);
+    s->core = pst_score_core_new(p, &(pst_score_core_opts){.clock_us = p->budget.latency_us ? pst_mono_us : NULL});
+    scorer_canary_begin(s);
     s->work = score_work_new(s->core);
     const char *warning = pst_bus_conf_warning(s->conf);
     if (warning)

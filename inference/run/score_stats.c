@@ -64,6 +64,8 @@ score_stats *score_stats_new(const char *pipeline)
     s->shadow_disagree = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_DISAGREES, pipeline, NULL);
     s->shadow_skipped = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_SKIPPED, pipeline, NULL);
     s->non_finite = pst_metric_of(m, PST_METRIC_SCORER_NON_FINITE, pipeline, NULL);
+    s->canary_failed = pst_metric_of(m, PST_METRIC_SCORER_CANARY_FAILED, pipeline, NULL);
+    s->canary_stopped = pst_metric_of(m, PST_METRIC_SCORER_CANARY_STOPPED, pipeline, NULL);
     s->score = pst_metric_of(m, PST_METRIC_SCORER_SCORE, pipeline, NULL);
     s->lag_seconds = pst_metric_of(m, PST_METRIC_SCORER_LAG_SECONDS, pipeline, NULL);
     s->device_lost = pst_metric_of(m, PST_METRIC_SCORER_DEVICE_LOST, pipeline, NULL);
@@ -113,7 +115,7 @@ static void write_wait_file(const score_stats *s)
 {
     if (!s->wait_file)
         return;
-    if (!s->waits && !*s->refused) {
+    if (!s->waits && !*s->refused && !*s->canary_why) {
         unlink(s->wait_file);
         return;
     }
@@ -126,6 +128,8 @@ static void write_wait_file(const score_stats *s)
     }
     if (*s->refused)
         add_said(&b, "model_refused", s->refused);
+    if (*s->canary_why)
+        add_said(&b, "canary_stopped", s->canary_why);
     pst_buf_addc(&b, '}');
     pst_fs_write_atomic(s->wait_file, b.data, b.len, 0600, NULL); /* it is told otherwise, too */
     pst_buf_done(&b);
@@ -213,6 +217,40 @@ out:
     free(text);
     if (changed)
         tell_now(s);
+}
+
+void score_stats_canary_stopped(score_stats *s, const char *why)
+{
+    pthread_mutex_lock(&s->wait_lock);
+    put_text(s->canary_why, sizeof(s->canary_why), why);
+    write_wait_file(s);
+    pthread_mutex_unlock(&s->wait_lock);
+    pst_metric_set(s->canary_stopped, 1);
+    tell_now(s);
+}
+
+void score_stats_agreement(score_stats *s, const char *variant, int version, uint64_t equal, uint64_t different, uint64_t unjudged,
+                           double difference)
+{
+    const struct {
+        const char *name;
+        uint64_t n;
+    } results[] = {{"equal", equal}, {"different", different}, {"unjudged", unjudged}};
+    char text[16];
+    snprintf(text, sizeof(text), "%d", version);
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (results[i].n)
+            pst_metric_add(pst_metric_of(s->set, PST_METRIC_SCORER_COMPARED, s->pipeline, variant, text, results[i].name, NULL),
+                           (double)results[i].n);
+    pst_metric_add(pst_metric_of(s->set, PST_METRIC_SCORER_DIFFERENCE, s->pipeline, variant, text, NULL), difference);
+    if (strcmp(variant, "SHADOW") != 0)
+        return;
+    s->compared += equal + different + unjudged;
+    s->judged += equal + different;
+    s->agreed += equal;
+    pthread_mutex_lock(&s->wait_lock);
+    s->difference += difference;
+    pthread_mutex_unlock(&s->wait_lock);
 }
 
 /* A predecessor that was killed left its file behind. */
@@ -322,6 +360,24 @@ static void set_lag(score_stats *s)
     pst_metric_set(s->lag_seconds, lag_seconds(s));
 }
 
+/* Of all since the start: a shadow is looked at over hours. */
+static void fill_agreement(score_stats *s, pst_metric_point *m)
+{
+    uint64_t compared = s->compared, judged = s->judged;
+    pthread_mutex_lock(&s->wait_lock);
+    double difference = s->difference;
+    bool stopped = *s->canary_why;
+    pthread_mutex_unlock(&s->wait_lock);
+    if (compared) {
+        pst_dbl_map_set(&m->values, &m->n_values, "shadow_compared_total", (double)compared);
+        pst_dbl_map_set(&m->values, &m->n_values, "shadow_difference_mean", difference / (double)compared);
+    }
+    if (judged)
+        pst_dbl_map_set(&m->values, &m->n_values, "shadow_agreement", (double)s->agreed / (double)judged);
+    if (stopped)
+        pst_dbl_map_set(&m->values, &m->n_values, "canary_stopped", 1);
+}
+
 static void fill_values(score_stats *s, struct pst_stats_threads *t, pst_metric_point *m)
 {
     int64_t now = pst_mono_us();
@@ -343,6 +399,7 @@ static void fill_values(score_stats *s, struct pst_stats_threads *t, pst_metric_
     if (!isnan(lag_seconds(s)))
         pst_dbl_map_set(&m->values, &m->n_values, "lag_seconds", lag_seconds(s));
     fill_scores(s, t, m);
+    fill_agreement(s, m);
     if (total) {
         pst_dbl_map_set(&m->values, &m->n_values, "latency_p50_ms", quantile_ms(window, total, 0.50));
         pst_dbl_map_set(&m->values, &m->n_values, "latency_p99_ms", quantile_ms(window, total, 0.99));
@@ -425,6 +482,8 @@ static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
     pthread_mutex_lock(&s->wait_lock);
     if (*s->refused)
         pst_str_map_set(&w.details, &w.n_details, "model_refused", s->refused);
+    if (*s->canary_why)
+        pst_str_map_set(&w.details, &w.n_details, "canary_stopped", s->canary_why);
     pthread_mutex_unlock(&s->wait_lock);
     send_event(t, p, PST_TOPIC_WORKERS, &pst_worker_state_type, t->worker_id, &w);
     pst_event_clear(&pst_worker_state_type, &w);

@@ -30,12 +30,15 @@ typedef struct score_stats {
     pthread_mutex_t wait_lock;
     pst_waits *waiting; /* @locks wait_lock */
     int refused_version;
-    char refused[480]; /* the model version that an alias names and that is not in use; "" = none */
-    char *wait_file;   /* the same for `penstock status`, while it waits */
+    char refused[480];                         /* the model version that an alias names and that is not in use; "" = none */
+    char *wait_file;                           /* the same for `penstock status`, while it waits */
+    _Atomic uint64_t compared, agreed, judged; /* shadow and primary */
+    double difference;                         /* sum of `compared`. @locks wait_lock */
+    char canary_why[480];                      /* why the canary rests; "" = it does not. @locks wait_lock */
     _Atomic uint64_t latency[PST_LATENCY_BUCKETS], scores[PST_METRIC_SPREAD];
     pst_metric *e2e, *decode, *emit, *commit, *lag_gauge, *waiting_gauge, *scored_total, *swaps, *swap_failures, *load_seconds, *loaded,
         *consumed, *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped,
-        *non_finite, *tombstones_total, *device_lost, *score, *lag_seconds;
+        *non_finite, *canary_failed, *canary_stopped, *tombstones_total, *device_lost, *score, *lag_seconds;
     pst_dump *dump; /* asked by GET /state; NULL = not there; set before start */
     struct pst_stats_threads *threads;
 } score_stats;
@@ -64,6 +67,11 @@ void score_stats_dead_letter(score_stats *s, const char *stage, const char *reas
 void score_stats_model(score_stats *s, const char *name, int version, const char *digest, const char *variant);
 /* Of a round that is committed: for the points of the next second. */
 void score_stats_scores(score_stats *s, const pst_metric_spread *of);
+/* Of a round that is committed: what this version, as SHADOW or CANARY, said beside the primary. */
+void score_stats_agreement(score_stats *s, const char *variant, int version, uint64_t equal, uint64_t different, uint64_t unjudged,
+                           double difference);
+/* The canary rests, and why: heartbeats, /metrics and `penstock status` say so; /readyz does not change. */
+void score_stats_canary_stopped(score_stats *s, const char *why);
 /* n records of that age (from their timestamp to their commit). */
 void score_stats_latency(score_stats *s, int64_t us, uint64_t n);
 

@@ -690,8 +690,60 @@ static void test_core_canary_and_shadow(void **state)
         json_decref(j);
     }
     assert_in_range(canaries, 200, 300);
+    pst_score_core_canary(c, 0); /* it rests: all records are the primary's */
+    assert_int_equal(score(c, &w, r, 1000, f, &usable, &err), 0);
+    for (int i = 0; i < 1000; i++)
+        assert_true(!f[i].canary && pst_score_core_lane_variant(f[i].by) == PST_VARIANT_PRIMARY);
     pst_buf_done(&v);
     end_world(&w, c, p);
+}
+
+/* The shadow gives 3 where the primary gives 1; the canary's records are not the primary's, so they say nothing. */
+static void agreement(const char *more, int want, double difference)
+{
+    world w = {0};
+    static const float one[] = {1}, two[] = {2}, three[] = {3};
+    char *text = pst_sprintf("name: p\nmodel: {name: line}\nfeatures: [n]\nbatching: {count: 100}\n%s}}\n", more);
+    pst_pipeline *p = kit_pipeline(text);
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, one, NULL), 1));
+    pst_score_core_offer(c, PST_VARIANT_CANARY, kit_bind(p, kit_linear(1, 1, two, NULL), 2), NULL, 0);
+    pst_score_core_offer(c, PST_VARIANT_SHADOW, kit_bind(p, kit_linear(1, 1, three, NULL), 3), NULL, 0);
+    pst_buf v = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":1}", &v);
+    static pst_record r[100];
+    static pst_fate f[100];
+    static char keys[100][8];
+    size_t usable, canaries = 0;
+    pst_err err = {0};
+    for (int i = 0; i < 100; i++) {
+        r[i] = rec(i, &v);
+        r[i].key_len = (size_t)snprintf(keys[i], sizeof(keys[i]), "k%d", i);
+        r[i].key = keys[i];
+    }
+    assert_int_equal(score(c, &w, r, 100, f, &usable, &err), 0);
+    for (int i = 0; i < 100; i++) {
+        bool canary = pst_score_core_lane_variant(f[i].by) == PST_VARIANT_CANARY;
+        canaries += canary;
+        assert_int_equal(f[i].agreement, canary ? PST_AGREE_UNSEEN : want);
+        assert_int_equal(f[i].disagrees, !canary && want == PST_AGREE_DIFFERENT);
+        if (!canary)
+            assert_true(fabs(f[i].difference - difference) < 1e-9);
+    }
+    assert_in_range(canaries, 10, 90);
+    pst_buf_done(&v);
+    free(text);
+    end_world(&w, c, p);
+}
+
+#define ROLLOUT "rollout: {canary: {alias: c, percent: 50}, shadow: {alias: s, topic: t"
+
+static void test_core_compares_shadow_and_primary(void **state)
+{
+    agreement(ROLLOUT, PST_AGREE_UNJUDGED, 2);
+    agreement(ROLLOUT ", tolerance: 2", PST_AGREE_EQUAL, 2);
+    agreement(ROLLOUT ", tolerance: 1.9", PST_AGREE_DIFFERENT, 2);
+    agreement("score: {threshold: 2}\n" ROLLOUT, PST_AGREE_DIFFERENT, 2);
+    agreement("score: {threshold: 5}\n" ROLLOUT, PST_AGREE_EQUAL, 2);
 }
 
 static void test_core_survives_damaged_records(void **state)
@@ -787,6 +839,7 @@ int main(void)
         cmocka_unit_test(test_core_models_without_an_end_are_told_and_can_be_stopped),
         cmocka_unit_test(test_core_changes_models_at_exact_offsets),
         cmocka_unit_test(test_core_canary_and_shadow),
+        cmocka_unit_test(test_core_compares_shadow_and_primary),
         cmocka_unit_test(test_core_survives_damaged_records),
         cmocka_unit_test(test_core_the_schema_of_before_goes_both_ways),
         cmocka_unit_test(test_ocf_refuses_what_is_no_file),

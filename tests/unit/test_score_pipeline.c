@@ -61,7 +61,7 @@ static void test_pipeline_reads_the_contracts_example(void **state)
     assert_true(p->exactly_once);
     assert_false(p->tolerance_none);
     assert_string_equal(p->dlq_topic, "telemetry.dlq");
-    assert_true(p->has_canary && p->canary_percent == 5);
+    assert_true(p->has_canary && p->canary_percent == 5 && !p->budget.over && !p->has_tolerance);
     assert_string_equal(p->shadow_topic, "telemetry.shadow");
     assert_string_equal(p->shadow.name, "telemetry-ae");
     assert_int_equal(p->inflight_bytes, 32 << 20);
@@ -139,6 +139,13 @@ static const struct {
      "circles"},
     {"name: x\nmodel: {file: f}\nrollout: {canary: {alias: c, percent: 5}}\n", "rollout: needs a model by name", ""},
     {"name: x\nmodel: {name: m}\nrollout: {canary: {alias: c}}\n", "rollout.canary: give percent", ""},
+    {"name: x\nmodel: {name: m}\nrollout: {canary: {alias: c, percent: 5, budget: {errors: 1}}}\n", "budget.errors: \"1\" is no share",
+     "write 1%"},
+    {"name: x\nmodel: {name: m}\nrollout: {canary: {alias: c, percent: 5, budget: {over: 10}}}\n", "give errors, disagreement or latency",
+     ""},
+    {"name: x\nmodel: {name: m}\nrollout: {canary: {alias: c, percent: 5, budget: {error: 1%}}}\n", "unknown key \"error\"", "\"errors\""},
+    {"name: x\nmodel: {name: m}\nrollout: {canary: {alias: c, percent: 5, budget: {disagreement: 1%}}}\n",
+     "budget.disagreement: is seen only", "add rollout.shadow"},
     {"name: x\nmodel: {name: m}\nrollout: {shadow: {alias: c}}\n", "rollout.shadow: give topic", ""},
     {"name: x\nmodel: {name: m}\ndevice: gpu\n", "bad.yml:3: device: \"gpu\" is none of", "cuda:N"},
     {"name: x\nmodel: {name: m}\nkafka: {a: [1]}\n", "bad.yml:3: kafka.a: expected one value", ""},
@@ -164,6 +171,19 @@ static void test_pipeline_names_file_line_and_cure_of_mistakes(void **state)
             fail_msg("mistake %zu: \"%s\" lacks \"%s\" or \"%s\"", i, err.text, mistakes[i].want, mistakes[i].want2);
         assert_int_equal(pst_err_exit(&err), 2);
     }
+}
+
+static void test_pipeline_reads_the_canarys_budget(void **state)
+{
+    static const char text[] =
+        "name: x\nmodel: {name: m}\nrollout:\n  canary: {alias: c, percent: 5, budget: {errors: 1%, disagreement: 2.5%, latency: 5ms}}\n"
+        "  shadow: {alias: c, topic: t, tolerance: 0.01}\n";
+    pst_pipeline *p = NULL;
+    pst_err err = {0};
+    assert_int_equal(pst_pipeline_parse(text, strlen(text), "x", &p, &err), 0);
+    assert_true(fabs(p->budget.errors - 0.01) < 1e-12 && fabs(p->budget.disagreement - 0.025) < 1e-12);
+    assert_true(p->budget.latency_us == 5000 && p->budget.over == 1000 && p->has_tolerance && p->tolerance == 0.01);
+    pst_pipeline_free(p);
 }
 
 static void test_pipeline_takes_values_from_the_environment(void **state)
@@ -355,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_pipeline_reads_the_contracts_example),
         cmocka_unit_test(test_pipeline_fills_in_defaults),
         cmocka_unit_test(test_pipeline_names_file_line_and_cure_of_mistakes),
+        cmocka_unit_test(test_pipeline_reads_the_canarys_budget),
         cmocka_unit_test(test_pipeline_takes_values_from_the_environment),
         cmocka_unit_test(test_pipeline_reads_start_times),
         cmocka_unit_test(test_pipeline_survives_cut_off_text),

@@ -101,12 +101,62 @@ static void test_report_says_nothing_of_a_change_that_came_late(void **state)
     get_up(&d);
 }
 
+/* Of the canary: who had its part, from when on, that nobody had it, and that it was stopped; so that a replay splits as was split then. */
+static void test_report_tells_who_had_the_canarys_part(void **state)
+{
+    desk d = {0};
+    d.p = kit_pipeline("name: p\ninput: {topics: [in]}\nmodel: {name: line, alias: champion}\noutput: {topic: out}\nfeatures: [n]\n"
+                       "rollout: {canary: {alias: rival, percent: 50}}\n");
+    d.core = make_core(&d.w, d.p, version(&d, 1));
+    d.reports = score_reports_new(d.p);
+    kit_value(d.w.schema, 1, "{\"host\":\"a\",\"n\":4}", &d.value);
+    assert_string_equal(round_of(&d, 100, 110), "100:1 100:0"); /* its model is not there yet */
+    assert_int_equal(pst_score_core_offer(d.core, PST_VARIANT_CANARY, version(&d, 2), NULL, 0), 0);
+    assert_string_equal(round_of(&d, 111, 120), "111:2");
+    assert_string_equal(round_of(&d, 121, 130), "");
+    pst_score_core_canary(d.core, 0);
+    assert_string_equal(round_of(&d, 131, 140), "131:0");
+    get_up(&d);
+}
+
+static void test_report_tells_a_stop(void **state)
+{
+    desk d = {0};
+    d.p = kit_pipeline("name: p\ninput: {topics: [in]}\nmodel: {name: line, alias: champion}\noutput: {topic: out}\nfeatures: [n]\n"
+                       "rollout: {canary: {alias: rival, percent: 50}}\n");
+    d.reports = score_reports_new(d.p);
+    char spec[65], other[65];
+    pst_score_report_spec(d.p, spec);
+    memcpy(other, spec, sizeof other);
+    other[0] = other[0] == '0' ? '1' : '0';
+    pst_model_event e = {.type = PST_MODEL_EVENT_TYPE_ALIAS_SET, .pipeline = (char *)"p", .digest = spec};
+    assert_true(pst_score_report_is_stop(&e, d.p, spec));
+    assert_false(pst_score_report_is_stop(&e, d.p, other)); /* of a spec that has changed since */
+    e.version = 2;
+    assert_false(pst_score_report_is_stop(&e, d.p, spec));
+    e.version = 0, e.pipeline = (char *)"q";
+    assert_false(pst_score_report_is_stop(&e, d.p, spec));
+    e.pipeline = NULL;
+    assert_false(pst_score_report_is_stop(&e, d.p, spec));
+    score_reports_rests_from(d.reports, "in", 2, 77);
+    size_t n;
+    const score_report_line *l = score_reports_lines(d.reports, &n);
+    assert_true(n == 1 && l[0].version == 0 && l[0].offset == 77 && l[0].variant == PST_VARIANT_CANARY);
+    score_reports_rests_from(d.reports, "in", 2, 78); /* it is said already */
+    score_reports_lines(d.reports, &n);
+    assert_int_equal(n, 1);
+    score_reports_free(d.reports);
+    pst_pipeline_free(d.p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_report_says_the_first_record_and_each_change),
         cmocka_unit_test(test_report_says_nothing_of_what_was_before_it),
         cmocka_unit_test(test_report_says_nothing_of_a_change_that_came_late),
+        cmocka_unit_test(test_report_tells_who_had_the_canarys_part),
+        cmocka_unit_test(test_report_tells_a_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
