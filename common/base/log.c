@@ -111,6 +111,22 @@ static bool colour(void)
     return on;
 }
 
+/* "2026-01-31T12:00:00", without a zero behind it; made once a second and thread, however many lines that has. Returns its length. */
+static size_t write_second(char *to, time_t sec)
+{
+    static _Thread_local time_t made;
+    static _Thread_local char text[24];
+    static _Thread_local size_t len;
+    if (sec != made || !len) {
+        struct tm tm;
+        gmtime_r(&sec, &tm);
+        len = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+        made = sec;
+    }
+    memcpy(to, text, len);
+    return len;
+}
+
 static void __attribute__((format(printf, 4, 0)))
 vlog(pst_log_level level, const char *component, bool about_job, const char *fmt, va_list ap)
 {
@@ -118,10 +134,7 @@ vlog(pst_log_level level, const char *component, bool about_job, const char *fmt
     static const char *const tints[] = {"\033[31m", "\033[33m", "", "\033[2m"};
     char line[2048];
     int64_t now = pst_now_us();
-    time_t sec = (time_t)(now / 1000000);
-    struct tm tm;
-    gmtime_r(&sec, &tm);
-    size_t n = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &tm);
+    size_t n = write_second(line, (time_t)(now / 1000000));
     bool tint = colour() && *tints[level];
     n += (size_t)snprintf(line + n, sizeof line - n, ".%03dZ %s%s%s %s ", (int)(now / 1000 % 1000), tint ? tints[level] : "", names[level],
                           tint ? "\033[0m" : "", component);

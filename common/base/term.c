@@ -72,6 +72,15 @@ static size_t show_one(pst_buf *to, const unsigned char *p, int n, uint32_t c)
     return n > 0 ? (size_t)n : 1;
 }
 
+/* How much of it is plain ASCII: most of every line, taken as a whole. */
+static size_t plain(const char *text, size_t len)
+{
+    size_t n = 0;
+    while (n < len && text[n] >= 0x20 && text[n] < 0x7f)
+        n++;
+    return n;
+}
+
 /* Handles what it can of the text; returns the bytes used: less than len when the last character is not whole (and more may come). */
 static size_t show(pst_buf *to, const char *text, size_t len, bool more)
 {
@@ -79,7 +88,12 @@ static size_t show(pst_buf *to, const char *text, size_t len, bool more)
     while (i < len) {
         const unsigned char *p = (const unsigned char *)text + i;
         uint32_t c = 0;
-        size_t left = len - i, whole = strlen(mark);
+        size_t left = len - i, whole = strlen(mark), run = plain(text + i, left);
+        if (run) {
+            pst_buf_add(to, text + i, run);
+            i += run;
+            continue;
+        }
         if (*mark && *p == 0x1b && !memcmp(p, mark, left < whole ? left : whole)) {
             if (left < whole && more)
                 return i;
