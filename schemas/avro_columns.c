@@ -78,7 +78,7 @@ static void number(av_builder *b, av_kind kind, uint32_t a, uint32_t want)
                            kind == PST_AVRO_BOOLEAN ? PST_OP_COL_BOOL
                            : kind == PST_AVRO_INT   ? PST_OP_COL_INT
                            : kind == PST_AVRO_LONG  ? PST_OP_COL_LONG
-                           : kind == PST_AVRO_FLOAT ? PST_OP_COL_FLOAT
+                           : kind == PST_AVRO_FLOAT ? PST_OP_COL_FLOATS
                                                     : PST_OP_COL_DOUBLES,
                            a, want);
     o->n = 1;
@@ -151,11 +151,36 @@ static bool is_text_want(const pst_want *want, const av_node *w)
     return want->kind == PST_WANT_TEXT || (want->kind == PST_WANT_WORD && !number);
 }
 
+/* A float or double that may be null, in either order: the branch with the number; -1 = something else. */
+static int maybe_number(const av_node *w)
+{
+    if (w->kind != PST_AVRO_UNION || w->n_branches != 2)
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        av_kind number = w->branches[i]->kind;
+        if (w->branches[1 - i]->kind == PST_AVRO_NULL && (number == PST_AVRO_FLOAT || number == PST_AVRO_DOUBLE))
+            return i;
+    }
+    return -1;
+}
+
+static void maybe(av_builder *b, const av_node *w, columns_arg *c, int branch)
+{
+    av_op *o = av_build_op(b, w->branches[branch]->kind == PST_AVRO_FLOAT ? PST_OP_COL_MAYBE_FLOATS : PST_OP_COL_MAYBE_DOUBLES,
+                           c->one->slot * (uint32_t)sizeof(double), c->one->index);
+    o->c = (uint32_t)branch;
+    o->n = 1;
+    c->fits = true;
+}
+
 /* The value of one want; null leaves it missing. */
 static void leaf(av_builder *b, const av_node *w, void *arg)
 {
     columns_arg *c = arg;
-    if (w->kind == PST_AVRO_UNION) {
+    int number_at = maybe_number(w);
+    if (number_at >= 0 && c->one->want->kind == PST_WANT_NUMBER && c->one->want->slots == 1) {
+        maybe(b, w, c, number_at);
+    } else if (w->kind == PST_AVRO_UNION) {
         av_build_union(b, w, leaf, c);
     } else if (w->kind == PST_AVRO_NULL) {
         return;
@@ -395,6 +420,19 @@ static void record(av_builder *b, const av_node *w, columns_arg *c)
     free(r.scratch);
 }
 
+/* Ops of one kind for neighbours, in the data and in the target: each is told how many follow, so that the first of them does the work of all. Whoever
+ * jumps between them finds what is left from there on. */
+static void count_rows(av_program *p)
+{
+    for (size_t i = p->n; i-- > 1;) {
+        const av_op *next = &p->ops[i];
+        av_op *o = &p->ops[i - 1];
+        bool counts = o->code == PST_OP_COL_FLOATS || o->code == PST_OP_COL_MAYBE_FLOATS || o->code == PST_OP_COL_MAYBE_DOUBLES;
+        if (counts && next->code == o->code && next->c == o->c && next->a == o->a + sizeof(double) && next->b == o->b + 1)
+            o->n = next->n + 1;
+    }
+}
+
 static void compile(av_builder *b, columns_arg *c)
 {
     size_t cap = 0;
@@ -454,6 +492,7 @@ int pst_columns_new(const pst_schema *writer, const pst_want *wants, size_t n_wa
     }
     if (!rc) {
         compile(&b, &arg);
+        count_rows(&c->program);
         rc = b.rc;
     }
     for (size_t i = 0; i < n_wants && !rc; i++)

@@ -6,7 +6,8 @@
  *     ARRAY c=after [item ops][END]    loops keep their body behind them
  *     UNION ptr=targets [branch ops][JUMP c=end] [branch ops][JUMP] end:
  *
- * Fields not wanted next to each other melt into one SKIP where their size is constant; doubles next to each other into one DOUBLES. */
+ * Fields not wanted next to each other melt into one SKIP where their size is constant; doubles next to each other into one DOUBLES. Floats next to each
+ * other, and numbers that may be null, keep an op each, so that an error finds its field, and the first of a row does the work of all. */
 #ifndef PST_SCHEMAS_AVRO_PLAN_H
 #define PST_SCHEMAS_AVRO_PLAN_H
 
@@ -54,7 +55,9 @@
     X(COL_BOOL, "double at a, want b")                                             \
     X(COL_INT, "")                                                                 \
     X(COL_LONG, "")                                                                \
-    X(COL_FLOAT, "")                                                               \
+    X(COL_FLOATS, "this and the n - 1 behind it, each with an op of its own")      \
+    X(COL_MAYBE_FLOATS, "the same, or null; c: the branch with the number")        \
+    X(COL_MAYBE_DOUBLES, "")                                                       \
     X(COL_DOUBLES, "n of them from a, wants from b")                               \
     X(COL_DECIMAL, "n bytes (SIZE_MAX: as many as are told) over 10^c")            \
     X(COL_KEYS, "b keys of a map in ptr, each with its ops, then c")               \

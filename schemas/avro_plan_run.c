@@ -89,6 +89,32 @@ static int skip_items(av_vm *vm, const av_op *o, uint32_t pc, int depth)
     return rc;
 }
 
+static void widen(double *to, const uint8_t *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float f;
+        memcpy(&f, from + i * sizeof f, sizeof f);
+        to[i] = (double)f;
+    }
+}
+
+/* Items of a fixed width that are wanted as they are, all of those that are left of the block at once. False: one by one, which also finds the one that is
+ * cut off. */
+static bool bulk_items(av_vm *vm, const av_op *item, double *to, size_t n)
+{
+    bool floats = item->code == PST_OP_COL_FLOATS;
+    size_t width = floats ? sizeof(float) : sizeof(double);
+    if ((!floats && item->code != PST_OP_COL_DOUBLES) || item->n != 1 || item[1].code != PST_OP_END ||
+        n > (size_t)(vm->in.end - vm->in.p) / width)
+        return false;
+    if (floats)
+        widen(to, vm->in.p, n);
+    else
+        memcpy(to, vm->in.p, n * width);
+    vm->in.p += n * width;
+    return true;
+}
+
 /* An array of numbers into n slots: exactly n items, or the record is bad. */
 static int column_items(av_vm *vm, const av_op *o, uint32_t pc, int depth)
 {
@@ -98,6 +124,10 @@ static int column_items(av_vm *vm, const av_op *o, uint32_t pc, int depth)
     while (!rc && !(rc = av_in_block(&vm->in, &count)) && count) {
         if ((size_t)count > want - filled)
             return av_in_fail(&vm->in, PST_EINVAL, "the array has more than the %zu numbers wanted", want);
+        if (bulk_items(vm, &vm->p->ops[pc + 1], vm->numbers + o->a + filled, (size_t)count)) {
+            filled += (size_t)count;
+            continue;
+        }
         for (; count > 0 && !rc; count--)
             rc = run(vm, pc + 1, (char *)(vm->numbers + o->a + filled++), depth + 1);
     }
@@ -195,10 +225,59 @@ static inline int number(av_vm *vm, uint32_t code, char *at)
     return 0;
 }
 
+/* Of a row of ops the ones behind the first: how many were done before something failed, which is the number of the one that did; n - 1 = all. */
+static size_t floats(av_vm *vm, const av_op *o, char *obj, int *ret_rc)
+{
+    size_t fit = (size_t)(vm->in.end - vm->in.p) / sizeof(float), n = o->n < fit ? o->n : fit;
+    widen((double *)(void *)(obj + o->a), vm->in.p, n);
+    memset(vm->missing + o->b, 0, n);
+    vm->in.p += n * sizeof(float);
+    if (n == o->n)
+        return n - 1;
+    av_in_short(&vm->in, sizeof(float));
+    *ret_rc = PST_EPARSE;
+    return n;
+}
+
+/* Branches of one byte, with room behind them for the number, are what nearly all are; the rest goes through the cursor's own reads. */
+static inline size_t maybe(av_vm *vm, const av_op *o, char *obj, size_t width, int *ret_rc)
+{
+    double *at = (double *)(void *)(obj + o->a);
+    uint8_t *missing = vm->missing + o->b, number = (uint8_t)(o->c << 1), null = (uint8_t)(number ^ 2);
+    const uint8_t *p = vm->in.p, *end = vm->in.end;
+    size_t i = 0;
+    for (; i < o->n && (size_t)(end - p) > width && (*p == number || *p == null); i++) {
+        if (*p++ == null)
+            continue;
+        if (width == sizeof(float))
+            widen(&at[i], p, 1);
+        else
+            memcpy(&at[i], p, sizeof *at);
+        missing[i] = 0;
+        p += width;
+    }
+    vm->in.p = p;
+    for (; i < o->n; i++) {
+        int64_t branch;
+        uint8_t raw[sizeof(double)];
+        if ((*ret_rc = av_in_index(&vm->in, 2, "branch", &branch)) < 0)
+            return i;
+        if (branch != o->c)
+            continue;
+        if ((*ret_rc = av_in_raw(&vm->in, raw, width)) < 0)
+            return i;
+        if (width == sizeof(float))
+            widen(&at[i], raw, 1);
+        else
+            memcpy(&at[i], raw, sizeof *at);
+        missing[i] = 0;
+    }
+    return o->n - 1;
+}
+
 static inline int column(av_vm *vm, const av_op *o, char *obj)
 {
     int64_t v;
-    float f;
     bool t;
     int rc;
     double *at = (double *)(void *)(obj + o->a);
@@ -207,10 +286,6 @@ static inline int column(av_vm *vm, const av_op *o, char *obj)
         if ((rc = av_in_raw(&vm->in, at, o->n * sizeof *at)) == 0)
             memset(vm->missing + o->b, 0, o->n);
         return rc;
-    case PST_OP_COL_FLOAT:
-        if ((rc = av_in_raw(&vm->in, &f, sizeof f)) == 0)
-            *at = (double)f;
-        break;
     case PST_OP_COL_BOOL:
         if ((rc = av_in_bool(&vm->in, &t)) == 0)
             *at = t;
@@ -356,8 +431,10 @@ static int run(av_vm *vm, uint32_t pc, char *obj, int depth)
         case PST_OP_COL_BOOL:
         case PST_OP_COL_INT:
         case PST_OP_COL_LONG:
-        case PST_OP_COL_FLOAT:
         case PST_OP_COL_DOUBLES: rc = column(vm, o, obj); break;
+        case PST_OP_COL_FLOATS: pc += (uint32_t)floats(vm, o, obj, &rc); break;
+        case PST_OP_COL_MAYBE_FLOATS: pc += (uint32_t)maybe(vm, o, obj, sizeof(float), &rc); break;
+        case PST_OP_COL_MAYBE_DOUBLES: pc += (uint32_t)maybe(vm, o, obj, sizeof(double), &rc); break;
         case PST_OP_COL_ITEMS:
             rc = column_items(vm, o, pc, depth);
             pc = rc ? pc : o->c - 1;

@@ -26,10 +26,30 @@ int av_in_fail(av_in *in, int code, const char *fmt, ...)
                        (size_t)(in->end - in->begin));
 }
 
+/* A number of up to eight bytes without a branch on its length: its sevens move together, by pairs, fours and eights. */
+static bool varint_of_eight(av_in *in, int64_t *ret)
+{
+    uint64_t z;
+    memcpy(&z, in->p, sizeof z);
+    uint64_t ends = ~z & 0x8080808080808080;
+    if (!ends)
+        return false;
+    z &= ends ^ (ends - 1); /* what lies behind its last byte is another's */
+    z &= 0x7f7f7f7f7f7f7f7f;
+    z = (z & 0x007f007f007f007f) | (z & 0x7f007f007f007f00) >> 1;
+    z = (z & 0x00003fff00003fff) | (z & 0x3fff00003fff0000) >> 2;
+    z = (z & 0x000000000fffffff) | (z & 0x0fffffff00000000) >> 4;
+    in->p += (unsigned)__builtin_ctzll(ends) / 8 + 1;
+    *ret = (int64_t)(z >> 1) ^ -(int64_t)(z & 1);
+    return true;
+}
+
 int av_in_varint_slow(av_in *in, int64_t *ret)
 {
     uint64_t z = 0;
     const uint8_t *p = in->p;
+    if (in->end - p >= 8 && varint_of_eight(in, ret))
+        return 0;
     if (in->end - p >= 10) { /* room for any number: no look at the end for each byte */
         unsigned shift = 0;
         while (*p >= 0x80 && shift < 63) {

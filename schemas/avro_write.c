@@ -1,21 +1,39 @@
 /* avro_write.c - the primitives of Avro's binary encoding, writing side, and Confluent's framing. */
 #include "schemas/avro.h"
+#include "schemas/avro_long.h"
 
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats and doubles are copied as they lie in memory");
 
-void pst_avro_put_long(pst_buf *out, int64_t v)
+/* Seven bits a byte, all bytes at once: the halves of 56 bits are moved apart, then the halves of these, then theirs. Offsets and times have four to eight bytes, and
+ * a loop's length would be guessed wrong. */
+char *pst_avro_write_long(char *to, int64_t v)
 {
     uint64_t z = ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
-    char tmp[10];
-    size_t n = 0;
-    while (z > 0x7f) {
-        tmp[n++] = (char)(z | 0x80);
-        z >>= 7;
+    if (z < 0x80) {
+        *to = (char)z;
+        return to + 1;
     }
-    tmp[n++] = (char)z;
-    pst_buf_add(out, tmp, n);
+    if (z >> 56) {
+        for (; z > 0x7f; z >>= 7)
+            *to++ = (char)(z | 0x80);
+        *to++ = (char)z;
+        return to;
+    }
+    unsigned n = (63 - (unsigned)__builtin_clzll(z)) / 7 + 1;
+    z = (z & 0x000000000fffffff) | (z & 0x00fffffff0000000) << 4;
+    z = (z & 0x00003fff00003fff) | (z & 0x0fffc0000fffc000) << 2;
+    z = (z & 0x007f007f007f007f) | (z & 0x3f803f803f803f80) << 1;
+    z |= 0x8080808080808080 & ((1ULL << 8 * (n - 1)) - 1);
+    memcpy(to, &z, sizeof z);
+    return to + n;
+}
+
+void pst_avro_put_long(pst_buf *out, int64_t v)
+{
+    char tmp[PST_AVRO_LONG_ROOM];
+    pst_buf_add(out, tmp, (size_t)(pst_avro_write_long(tmp, v) - tmp));
 }
 
 void pst_avro_put_double(pst_buf *out, double v)

@@ -3,6 +3,7 @@
 #include "inference/core/output.h"
 
 #include "common/base/json.h"
+#include "schemas/avro_long.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -326,7 +327,7 @@ static void put_pass(const pass *p, pst_slice v, pst_buf *out)
 static void put_missing(const pst_score_parts *s, pst_buf *out)
 {
     size_t n = 0;
-    for (size_t i = 0; i < s->n_features; i++)
+    for (size_t i = 0; s->missing && i < s->n_features; i++)
         n += s->missing[i];
     if (n) {
         pst_avro_put_long(out, (int64_t)n);
@@ -337,34 +338,94 @@ static void put_missing(const pst_score_parts *s, pst_buf *out)
     pst_buf_addc(out, 0);
 }
 
-/* In the order of the schema above, written by hand: it is done for every record. Name, version and digest of the model come as bytes that
- * were encoded once; the backend is the row's own. */
+void pst_output_head_done(pst_output_head *h)
+{
+    pst_buf_done(&h->bytes);
+    free(h->topic);
+    free(h->backend);
+    *h = (pst_output_head){0};
+}
+
+static const pst_buf *head_of(const pst_score_parts *s)
+{
+    pst_output_head *h = s->head;
+    if (h->topic && !strcmp(h->topic, s->topic) && !strcmp(h->backend, s->backend))
+        return &h->bytes;
+    pst_output_head_done(h);
+    h->topic = pst_strdup(s->topic);
+    h->backend = pst_strdup(s->backend);
+    pst_buf_addc(&h->bytes, 0);
+    pst_buf_add(&h->bytes, s->model.data, s->model.len);
+    put_text(&h->bytes, s->backend);
+    put_text(&h->bytes, s->topic);
+    return &h->bytes;
+}
+
+/* What was written behind the buffer's end, into room that was reserved, counts up to here. */
+static void wrote_to(pst_buf *out, const char *end)
+{
+    size_t len = (size_t)(end - out->data);
+    PST_ASSERT(len >= out->len && len < out->cap);
+    out->len = len;
+    out->data[len] = 0;
+}
+
+static char *write_scores(char *to, const pst_score_parts *s)
+{
+    if (s->n_scores) {
+        to = pst_avro_write_long(to, (int64_t)s->n_scores);
+        memcpy(to, s->scores, s->n_scores * sizeof(double));
+        to += s->n_scores * sizeof(double);
+    }
+    *to++ = 0;
+    return to;
+}
+
+static char *write_threshold(char *to, const double *threshold)
+{
+    *to++ = threshold ? 2 : 0;
+    if (threshold) {
+        memcpy(to, threshold, sizeof *threshold);
+        to += sizeof *threshold;
+    }
+    return to;
+}
+
+/* In the order of the schema above, written by hand: it is done for every record. Room for everything but what is rare (a label, missing fields, fields
+ * passed through) is made once, and most of the bytes, the head, are those of the record before. */
 void pst_output_put(const pst_output *o, const pst_score_parts *s, pst_buf *out)
 {
     PST_ASSERT(!o->n_pass || s->pass);
-    if (s->n_scores) {
-        pst_avro_put_long(out, (int64_t)s->n_scores);
-        for (size_t i = 0; i < s->n_scores; i++)
-            pst_avro_put_double(out, s->scores[i]);
+    const pst_buf *head = o->slim ? NULL : head_of(s);
+    size_t label = s->label ? strlen(s->label) : 0, from = s->label ? 1 : 0; /* of the head: it begins with none */
+    pst_buf_reserve(out, (s->n_scores + 2) * sizeof(double) + 8 * PST_AVRO_LONG_ROOM + label + (head ? head->len : 0));
+    char *to = write_scores(out->data + out->len, s);
+    if (!o->slim) {
+        if (s->label) {
+            *to++ = 2;
+            to = pst_avro_write_long(to, (int64_t)label);
+            memcpy(to, s->label, label);
+            to += label;
+        }
+        memcpy(to, head->data + from, head->len - from);
+        to = pst_avro_write_long(to + head->len - from, s->partition);
+        to = pst_avro_write_long(to, s->offset);
+        to = pst_avro_write_long(to, s->timestamp_ms * 1000);
+        to = pst_avro_write_long(to, s->variant);
+        to = pst_avro_write_long(to, s->scored_at_us);
+        if (s->missing) {
+            wrote_to(out, to);
+            put_missing(s, out);
+            pst_buf_reserve(out, 2 * sizeof(double));
+            to = out->data + out->len;
+        } else {
+            *to++ = 0;
+        }
+        to = write_threshold(to, s->threshold);
     }
-    pst_buf_addc(out, 0);
+    wrote_to(out, to);
     if (o->slim)
         return;
-    pst_buf_addc(out, s->label ? 2 : 0);
-    if (s->label)
-        put_text(out, s->label);
-    pst_buf_add(out, s->model.data, s->model.len);
-    put_text(out, s->backend);
-    put_text(out, s->topic);
-    pst_avro_put_long(out, s->partition);
-    pst_avro_put_long(out, s->offset);
-    pst_avro_put_long(out, s->timestamp_ms * 1000);
-    pst_avro_put_long(out, s->variant);
-    pst_avro_put_long(out, s->scored_at_us);
-    put_missing(s, out);
-    pst_buf_addc(out, s->threshold ? 2 : 0);
-    if (s->threshold)
-        pst_avro_put_double(out, *s->threshold);
     if (!o->has_record)
         return;
     pst_buf_addc(out, 2);

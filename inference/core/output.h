@@ -17,19 +17,27 @@ int pst_output_new(const pst_pipeline *p, const char *const *pass_schemas, pst_o
 void pst_output_free(pst_output *o);
 const char *pst_output_schema(const pst_output *o);
 
+/* What neighbours of one topic and backend have in common, encoded once: of one model only. Zeroed before its first use. */
+typedef struct pst_output_head {
+    pst_buf bytes; /* no label, model, backend, topic */
+    char *topic, *backend;
+} pst_output_head;
+void pst_output_head_done(pst_output_head *h);
+
 typedef struct pst_score_parts {
     const double *scores;
     size_t n_scores;
     const char *label;   /* NULL = null */
     pst_slice model;     /* by pst_output_model */
     const char *backend; /* pst_binding_backend */
+    pst_output_head *head;
     const char *topic;
     int32_t partition;
     int64_t offset, timestamp_ms;
     pst_variant variant;
     int64_t scored_at_us;
     const pst_feature *features; /* names of the missing ones */
-    const uint8_t *missing;
+    const uint8_t *missing;      /* NULL = none is */
     size_t n_features;
     const pst_slice *pass;   /* one a pass-through field of the pipeline; data NULL = null */
     const double *threshold; /* NULL = null */

@@ -166,7 +166,6 @@ static pst_slice body_of(const pst_score_core *c, const pst_record *r)
 /* One record becomes a row of a lane. False: it cannot, and f (unless it is the shadow that cannot) says why. */
 static bool enter(pst_score_core *c, pst_lane *l, pst_fate *f, bool shadow)
 {
-    pst_err e = {0};
     pst_decode_fault why = {0};
     pst_slice body = body_of(c, f->record);
     score_reader *d = score_kind_reader(c, f->of, l);
@@ -177,12 +176,14 @@ static bool enter(pst_score_core *c, pst_lane *l, pst_fate *f, bool shadow)
     }
     size_t row = l->n_rows;
     PST_ASSERT(row < c->rows_max); /* a lane has a row a record at most */
+    if (c->why.code)
+        pst_err_clear(&c->why);
     int rc = pst_decoder_run(d->decoder, body.data, body.len, row, l->missing + row * l->n_features, l->pass + row * c->n_pass, &c->arena,
-                             &why, &e);
+                             &why, &c->why);
     l->beyond[row] = rc == 0 && why.reason;
     if (rc < 0 || (l->beyond[row] && c->p->non_finite_dead)) {
         if (!shadow)
-            bad(c, f, why.stage ? why.stage : "DECODE", why.reason ? why.reason : "bad-input", e.text);
+            bad(c, f, why.stage ? why.stage : "DECODE", why.reason ? why.reason : "bad-input", c->why.text);
         return false;
     }
     if (!d->sample.len && body.len <= SAMPLE_BYTES_MAX)
@@ -401,6 +402,7 @@ static uint32_t encode(pst_score_core *c, const pst_fate *f, bool shadow, int64_
     pst_binding_backend(l->binding, row, backend);
     pst_score_parts s = {.model = {l->model.data, l->model.len},
                          .backend = backend,
+                         .head = &l->head,
                          .topic = r->topic,
                          .partition = r->partition,
                          .offset = r->offset,
@@ -408,7 +410,7 @@ static uint32_t encode(pst_score_core *c, const pst_fate *f, bool shadow, int64_
                          .variant = l->variant,
                          .scored_at_us = now_us,
                          .features = l->features,
-                         .missing = l->missing + row * l->n_features,
+                         .missing = shadow || f->missing ? l->missing + row * l->n_features : NULL,
                          .n_features = l->n_features,
                          .pass = pass_of(c, k, l, row),
                          .threshold = l->has_threshold ? &l->threshold : NULL};

@@ -36,6 +36,7 @@ struct pst_lane {
     const pst_feature *features;
     size_t n_features;
     pst_buf model; /* bytes of the field `model`, but for the backend */
+    pst_output_head head;
     bool has_threshold;
     double threshold;
     size_t n_rows;
@@ -64,6 +65,7 @@ struct pst_score_core {
     uint64_t batch;
     int64_t now_us; /* of begin */
     pst_buf arena, messages, values;
+    pst_err why; /* of the record that enters; clear, but behind a bad one: clearing its text for each would cost more than decoding */
     int infer_failures;
     double canary_percent; /* 0 = off */
     int64_t canary_us;     /* of the last run */

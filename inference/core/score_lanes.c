@@ -17,6 +17,7 @@ static void lane_free(pst_score_core *c, pst_lane *l)
     free(l->pass);
     pst_epoch_free(l->epoch);
     pst_buf_done(&l->model);
+    pst_output_head_done(&l->head);
     pst_binding_free(l->binding);
     free(l);
 }

@@ -1,6 +1,7 @@
 pst_test(device SOURCES unit/test_device.c LIBS pst_inference)
 pst_test(score_pipeline SOURCES unit/test_score_pipeline.c LIBS pst_pipeline)
 pst_test(score_core SOURCES unit/test_score_core.c LIBS pst_scorer)
+pst_test(output SOURCES unit/test_output.c LIBS pst_scorer)
 pst_test(score_rules SOURCES unit/test_score_rules.c LIBS pst_scorer)
 pst_test(score_words SOURCES unit/test_score_words.c LIBS pst_scorer)
 pst_test(score_report SOURCES unit/test_score_report.c LIBS pst_inference)

@@ -10,6 +10,7 @@ pst_test(avro_plan SOURCES unit/test_avro_plan.c ${kinds}/events.c LIBS pst_sche
 target_include_directories(test_avro_plan BEFORE PRIVATE ${CMAKE_BINARY_DIR}/tests)
 pst_test(avro_compat SOURCES unit/test_avro_compat.c LIBS pst_schemas)
 pst_test(avro_columns SOURCES unit/test_avro_columns.c LIBS pst_schemas)
+pst_test(avro_rows SOURCES unit/test_avro_rows.c LIBS pst_schemas)
 pst_test(avro_json SOURCES unit/test_avro_json.c LIBS pst_schemas)
 pst_test(access SOURCES unit/test_access.c LIBS pst_schemas)
 pst_test(avro_event SOURCES unit/test_avro_event.c LIBS pst_schemas)
