@@ -29,7 +29,6 @@ int scorer_configure(scorer *s)
 {
     static const char *const defaults[][2] = {{"linger.ms", "5"},
                                               {"queue.buffering.max.messages", "1000000"},
-                                              {"queued.min.messages", "1000000"}, /* bytes bound the queue, not 100,000 records */
                                               {"socket.nagle.disable", "true"},
                                               /* By it a member learns of a rebalance; the others wait for the last one to hear of it. */
                                               {"heartbeat.interval.ms", "500"},
@@ -51,7 +50,12 @@ int scorer_configure(scorer *s)
             rc = pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
                              "%s: %s is for the registry client; give it by -F or --registry", k->origin, k->key);
     }
-    return rc < 0 ? rc : pst_bus_conf_client(s->conf, s->p->bus, &s->err);
+    if (rc >= 0)
+        rc = pst_bus_conf_client(s->conf, s->p->bus, &s->err);
+    /* Bytes bound librdkafka's queue, not 100,000 records; our own client counts bytes alone, and says so of whoever sets it. */
+    if (rc == 0 && !strcmp(pst_bus_conf_client_name(s->conf), "rdkafka") && !pst_bus_conf_get(s->conf, "queued.min.messages"))
+        rc = pst_bus_conf_set(s->conf, "queued.min.messages", "1000000", "default of score", &s->err);
+    return rc;
 }
 
 void scorer_waits(scorer *s, const pst_record *r, const pst_err *why)
