@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/secret.h"
 #include "common/base/stop.h"
+#include "common/objects/objects.h"
 #include "common/platform/verb.h"
 #include "lcm/advertise.h"
 #include "lcm/lcm.h"
@@ -51,6 +52,23 @@ static int print_fsm(void)
 
 /* ---- wire --------------------------------------------------------------------------------------------------------------------- */
 
+/* The supervisors use it, each for its own; what is wrong with it is said here once, and before a job meets it. */
+static void check_objects(const pst_settings *s)
+{
+    pst_objects *o = NULL;
+    pst_err err = {0};
+    if (strncmp(s->objects.value, "s3:", 3) != 0)
+        return;
+    int rc = pst_objects_open(s->objects.value, &o, &err);
+    if (!rc) {
+        pst_objects_patience(o, 0);
+        rc = pst_objects_check(o, &err);
+    }
+    if (rc < 0)
+        pst_log_err("lcm", &err);
+    pst_objects_close(o);
+}
+
 /* The lock comes before all that another LCM of this folder would share: its node, its run directories, its group. */
 static int wire(lcm *l, pst_err *err)
 {
@@ -68,6 +86,7 @@ static int wire(lcm *l, pst_err *err)
         rc = lcm_node_id_open(l->state_dir, o->site, o->node, &l->node, err);
     if (rc < 0)
         return rc;
+    check_objects(&l->verb.settings);
     l->environ = pst_settings_environ(&l->verb.settings);
     lcm_shell_conf conf = {.client = l->verb.client,
                            .site = o->site,

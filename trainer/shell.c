@@ -90,7 +90,14 @@ int trainer_shell_open(trainer_shell *s, pst_client *client, const trainer_polic
     s->outbox = trainer_outbox_new(client, &s->key);
     s->codes = trainer_code_sweep_new(keep_code_us);
     s->asker = trainer_asker_new(stores);
-    return pst_objects_open(client->settings->objects.value, &s->objects, err);
+    rc = pst_objects_open(client->settings->objects.value, &s->objects, err);
+    if (rc < 0)
+        return rc;
+    pst_err e = {0};
+    pst_objects_patience(s->objects, 0); /* one attempt a round: requests wait on their topic meanwhile, and nothing else does */
+    if (pst_objects_check(s->objects, &e) < 0)
+        pst_log_err("trainer", &e);
+    return 0;
 }
 
 void trainer_shell_close(trainer_shell *s)

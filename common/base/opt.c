@@ -33,7 +33,7 @@ static const pst_opt common_table[] = {
     {"gateway", 0, PST_OPT_STR, AT(gateway), "URL", NULL, "HTTP gateway [PENSTOCK_GATEWAY]"},
     {"state-dir", 0, PST_OPT_STR, AT(state_dir), "DIR", NULL, "profile, run directories, default store [PENSTOCK_STATE_DIR]"},
     {"store", 0, PST_OPT_STR, AT(store), "URL", NULL, "sqlite:PATH, mongodb://…, memory: [PENSTOCK_STORE]"},
-    {"objects", 0, PST_OPT_STR, AT(objects), "URL", NULL, "file:DIR, where models and code lie [PENSTOCK_OBJECTS]"},
+    {"objects", 0, PST_OPT_STR, AT(objects), "URL", NULL, "file:DIR or s3://BUCKET/PREFIX, where models and code lie [PENSTOCK_OBJECTS]"},
     {"prefix", 0, PST_OPT_STR, AT(prefix), "P", NULL, "of the platform's topics, `penstock.` [PENSTOCK_TOPIC_PREFIX]"},
     {"command-property", 'X', PST_OPT_LIST, AT(x), "K=V", NULL, "any librdkafka property [PENSTOCK_X_K=V]"},
     {"command-config", 'F', PST_OPT_STR, AT(file), "FILE", NULL, "properties file; lines of Java clients are translated [PENSTOCK_CONFIG]"},

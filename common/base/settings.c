@@ -388,7 +388,7 @@ static char *env_name_of(const char *key)
 /* Of PENSTOCK_… only what the settings do not say themselves. */
 static bool goes_on(const char *variable)
 {
-    static const char *const names[] = {"PENSTOCK_DEBUG=", "PENSTOCK_ISA=", "PENSTOCK_ONNXRUNTIME=", "PENSTOCK_TEST"};
+    static const char *const names[] = {"PENSTOCK_DEBUG=", "PENSTOCK_ISA=", "PENSTOCK_ONNXRUNTIME=", "PENSTOCK_TEST", "PENSTOCK_OBJECTS_"};
     if (strncmp(variable, "PENSTOCK_", 9))
         return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -1,4 +1,5 @@
-/* objects.c - the object store in a folder; see objects.h.
+/* objects.c - the object store, and the one in a folder; see objects.h. Of a bucket (objects_s3.c) what differs is where the bytes lie: keys, addresses,
+ * digests and limits are checked here for both.
  *
  * A blob is written under <root>/.tmp, fsynced and renamed to <root>/<key>, so that a reader sees nothing or all of it. Every path is
  * resolved beneath the root by openat2: a key or an uri that comes from an event can never name a file outside the store. */
@@ -6,6 +7,7 @@
 
 #include "common/base/fs.h"
 #include "common/base/hash.h"
+#include "common/objects/objects_s3.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,17 +26,32 @@
 #define TMP_NAME ".tmp"
 
 struct pst_objects {
-    char *root; /* absolute, no symbolic links, no trailing slash */
-    int fd;     /* of root */
+    char *root;         /* absolute, no symbolic links, no trailing slash; of a bucket "s3://bucket/prefix" */
+    int fd;             /* of root; -1 */
+    objects_s3 *bucket; /* NULL = a folder */
 };
+
+static int open_bucket(const char *url, pst_objects **ret_objects, pst_err *err)
+{
+    objects_s3 *bucket = NULL;
+    int rc = objects_s3_open(url, &bucket, err);
+    if (rc < 0)
+        return rc;
+    pst_objects *o = pst_alloc(sizeof *o);
+    o->root = pst_strdup(objects_s3_root(bucket));
+    o->fd = -1;
+    o->bucket = bucket;
+    *ret_objects = o;
+    return 0;
+}
 
 int pst_objects_open(const char *url, pst_objects **ret_objects, pst_err *err)
 {
     if (!strncmp(url, "s3:", 3))
-        return pst_err_set(err, PST_EUNSUPPORTED, PST_CLASS_FATAL, "config", 0,
-                           "object store %s: S3 is not built into this version; use --objects file:DIR (a mounted bucket will do)", url);
+        return open_bucket(url, ret_objects, err);
     if (strncmp(url, "file:", 5) || !url[5])
-        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "object store '%s' is not of the form file:DIR", url);
+        return pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "object store '%s' is not of the form file:DIR or s3://BUCKET/PREFIX", url);
     const char *path = url + 5;
     if (!strncmp(path, "///", 3)) /* file:///dir is file:/dir */
         path += 2;
@@ -60,9 +78,25 @@ void pst_objects_close(pst_objects *o)
 {
     if (!o)
         return;
-    close(o->fd);
+    if (o->fd >= 0)
+        close(o->fd);
+    objects_s3_close(o->bucket);
     free(o->root);
     free(o);
+}
+
+void pst_objects_patience(pst_objects *o, int ms)
+{
+    if (o->bucket)
+        objects_s3_patience(o->bucket, ms);
+}
+
+int pst_objects_check(pst_objects *o, pst_err *err)
+{
+    if (o->bucket)
+        return objects_s3_check(o->bucket, err);
+    return faccessat(o->fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) < 0 ? pst_err_sys(err, errno, "cannot use the object store %s", o->root)
+                                                                     : 0;
 }
 
 static bool key_ok(const char *key)
@@ -100,12 +134,15 @@ static int key_of(const pst_objects *o, const char *uri, const char **ret_key, p
 {
     const char *key = uri;
     if (strstr(uri, "://") || !strncmp(uri, "file:", 5)) {
-        const char *path = strncmp(uri, "file:", 5) ? NULL : uri + 5;
-        if (path && !strncmp(path, "///", 3))
+        bool file = !strncmp(uri, "file:", 5);
+        const char *path = file ? uri + 5 : uri;
+        if (file && !strncmp(path, "///", 3))
             path += 2;
         size_t n = strlen(o->root);
-        if (!path || strncmp(path, o->root, n) || path[n] != '/')
-            return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "objects", 0, "%.200s is not in the object store file:%s", uri, o->root);
+        if (file == !!o->bucket || strncmp(path, o->root, n) || path[n] != '/')
+            return pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "objects", 0,
+                               "%.200s is not in the object store %s%s: whoever stored it has another --objects than this process", uri,
+                               o->bucket ? "" : "file:", o->root);
         key = path + n + 1;
     }
     int rc = check_key(key, err);
@@ -202,10 +239,33 @@ static int draft_commit(pst_objects *o, draft *d, const char *key, char **ret_ur
     return 0;
 }
 
+static int put_fd(pst_objects *o, const char *key, int fd, char **ret_uri, pst_err *err)
+{
+    int rc = objects_s3_put(o->bucket, key, fd, err);
+    if (!rc && ret_uri)
+        *ret_uri = pst_sprintf("%s/%s", o->root, key);
+    return rc;
+}
+
+/* A file without a name, in memory: what a bucket is given is read more than once. */
+static int put_bytes(pst_objects *o, const char *key, const void *data, size_t len, char **ret_uri, pst_err *err)
+{
+    int fd = memfd_create("object", MFD_CLOEXEC), rc = 0;
+    if (fd < 0 || pst_fs_write_all(fd, data, len) < 0)
+        rc = pst_err_sys(err, errno, "cannot hold %zu bytes for the object store %s", len, o->root);
+    else
+        rc = put_fd(o, key, fd, ret_uri, err);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 int pst_objects_put(pst_objects *o, const char *key, const void *data, size_t len, char **ret_uri, pst_err *err)
 {
     draft d;
     int rc = check_key(key, err);
+    if (!rc && o->bucket)
+        return put_bytes(o, key, data, len, ret_uri, err);
     if (!rc)
         rc = draft_open(o, &d, err);
     if (rc < 0)
@@ -246,6 +306,20 @@ static int copy_fd(int in, int out, char ret_sha256[65], int64_t *ret_bytes)
     return rc;
 }
 
+/* The digest that is told is that of what is stored, whatever becomes of the file meanwhile. */
+static int put_copy(pst_objects *o, const char *key, int in, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri, pst_err *err)
+{
+    FILE *copy = tmpfile();
+    int rc = 0;
+    if (!copy || copy_fd(in, fileno(copy), ret_sha256, ret_bytes) < 0)
+        rc = pst_err_sys(err, errno, "cannot copy a file for the object store %s", o->root);
+    else
+        rc = put_fd(o, key, fileno(copy), ret_uri, err);
+    if (copy)
+        fclose(copy);
+    return rc;
+}
+
 int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri,
                          pst_err *err)
 {
@@ -258,8 +332,10 @@ int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char
     draft d;
     char hex[65];
     int64_t bytes;
-    rc = draft_open(o, &d, err);
-    if (!rc && copy_fd(in, d.fd, hex, &bytes) < 0) {
+    rc = o->bucket ? put_copy(o, key, in, hex, &bytes, ret_uri, err) : draft_open(o, &d, err);
+    if (o->bucket) {
+        /* it is there, or not */
+    } else if (!rc && copy_fd(in, d.fd, hex, &bytes) < 0) {
         rc = pst_err_sys(err, errno, "cannot copy %s into the object store %s", path, o->root);
         draft_drop(o, &d);
     } else if (!rc) {
@@ -275,12 +351,28 @@ int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char
     return 0;
 }
 
-static int open_object(pst_objects *o, const char *uri, int *ret_fd, pst_err *err)
+/* All of an object of a bucket, in memory without a name. */
+static int fetch_object(pst_objects *o, const char *key, int64_t bytes_max, int *ret_fd, pst_err *err)
+{
+    int fd = memfd_create("object", MFD_CLOEXEC);
+    if (fd < 0)
+        return pst_err_sys(err, errno, "cannot hold the object %s", key);
+    int rc = objects_s3_get(o->bucket, key, fd, bytes_max, err);
+    if (rc < 0)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return rc;
+}
+
+static int open_object(pst_objects *o, const char *uri, int64_t bytes_max, int *ret_fd, pst_err *err)
 {
     const char *key;
     int rc = key_of(o, uri, &key, err);
     if (rc < 0)
         return rc;
+    if (o->bucket)
+        return fetch_object(o, key, bytes_max, ret_fd, err);
     struct stat st;
     int fd = pst_fs_open_beneath(o->fd, key, O_RDONLY, 0);
     if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
@@ -307,10 +399,11 @@ static int digest_differs(const char *uri, const char *wanted, const char *found
 /* *ret_data is set only when all of it was read and has the digest: nothing of a damaged object is ever handed out. */
 int pst_objects_get(pst_objects *o, const char *uri, const char *sha256, size_t bytes_max, pst_buf *ret_data, pst_err *err)
 {
-    int fd, rc = open_object(o, uri, &fd, err);
+    int fd, rc = open_object(o, uri, bytes_max < INT64_MAX ? (int64_t)bytes_max : INT64_MAX, &fd, err);
     if (rc < 0)
         return rc;
     pst_buf b = {0};
+    lseek(fd, 0, SEEK_SET);
     for (;;) {
         pst_buf_reserve(&b, CHUNK);
         ssize_t n = read(fd, b.data + b.len, CHUNK);
@@ -341,16 +434,37 @@ int pst_objects_get(pst_objects *o, const char *uri, const char *sha256, size_t 
     return rc;
 }
 
+static int hash_fd(int fd, char ret_sha256[65], pst_err *err)
+{
+    uint8_t digest[32];
+    char *chunk = pst_alloc(CHUNK);
+    pst_sha256 *h = pst_sha256_new();
+    ssize_t n;
+    for (int64_t at = 0; (n = pread(fd, chunk, CHUNK, at)) > 0 || (n < 0 && errno == EINTR); at += n > 0 ? n : 0)
+        if (n > 0)
+            pst_sha256_add(h, chunk, (size_t)n);
+    int rc = n < 0 ? pst_err_sys(err, errno, "cannot read what was fetched") : 0;
+    pst_sha256_end(h, digest);
+    pst_hex(digest, sizeof digest, ret_sha256);
+    free(chunk);
+    return rc;
+}
+
 int pst_objects_get_file(pst_objects *o, const char *uri, const char *sha256, const char *to_path, pst_err *err)
 {
-    int fd, rc = open_object(o, uri, &fd, err);
+    const char *key;
+    int fd = -1, rc = key_of(o, uri, &key, err);
+    if (!rc && !o->bucket)
+        rc = open_object(o, uri, 0, &fd, err);
     if (rc < 0)
         return rc;
     char *tmp = pst_sprintf("%s.tmp-%d", to_path, (int)getpid());
     char hex[65];
     int64_t bytes;
-    int out = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (out < 0 || copy_fd(fd, out, hex, &bytes) < 0 || fsync(out) < 0)
+    int out = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (out >= 0 && o->bucket && !(rc = objects_s3_get(o->bucket, key, out, INT64_MAX, err)))
+        rc = hash_fd(out, hex, err);
+    if (!rc && (out < 0 || (!o->bucket && copy_fd(fd, out, hex, &bytes) < 0) || fsync(out) < 0))
         rc = pst_err_sys(err, errno, "cannot copy the object %s to %s", uri, to_path);
     if (!rc)
         rc = digest_differs(uri, sha256, hex, err);
@@ -360,7 +474,8 @@ int pst_objects_get_file(pst_objects *o, const char *uri, const char *sha256, co
         close(out);
     if (rc)
         unlink(tmp);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     free(tmp);
     return rc;
 }
@@ -371,6 +486,8 @@ int pst_objects_delete(pst_objects *o, const char *uri, pst_err *err)
     int rc = key_of(o, uri, &key, err);
     if (rc < 0)
         return rc;
+    if (o->bucket)
+        return objects_s3_delete(o->bucket, key, err);
     char folder[KEY_MAX + 1];
     snprintf(folder, sizeof folder, "%s", key);
     char *slash = strrchr(folder, '/');
@@ -394,7 +511,12 @@ static int64_t put_time(const struct stat *st)
 
 int pst_objects_touch(pst_objects *o, const char *uri, pst_err *err)
 {
-    int fd, lock = lock_store(o, LOCK_SH), rc = open_object(o, uri, &fd, err);
+    const char *key;
+    int fd, rc = o->bucket ? key_of(o, uri, &key, err) : 0;
+    if (o->bucket)
+        return rc < 0 ? rc : objects_s3_touch(o->bucket, key, err);
+    int lock = lock_store(o, LOCK_SH);
+    rc = open_object(o, uri, 0, &fd, err);
     if (!rc) {
         if (futimens(fd, NULL) < 0)
             rc = pst_err_sys(err, errno, "cannot refresh the object %.200s", uri);
@@ -407,6 +529,8 @@ int pst_objects_touch(pst_objects *o, const char *uri, pst_err *err)
 int pst_objects_each(pst_objects *o, const char *folder, void (*fn)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err)
 {
     int rc = check_key(folder, err);
+    if (!rc && o->bucket)
+        return objects_s3_each(o->bucket, folder, fn, arg, err);
     if (rc < 0)
         return rc;
     int fd = pst_fs_open_beneath(o->fd, folder, O_RDONLY | O_DIRECTORY, 0);
@@ -433,10 +557,12 @@ int pst_objects_expire(pst_objects *o, const char *key, int64_t before_us, bool 
     int fd, rc = check_key(key, err);
     struct stat st;
     *ret_removed = false;
+    if (!rc && o->bucket)
+        return objects_s3_expire(o->bucket, key, before_us, ret_removed, err);
     if (rc < 0)
         return rc;
     int lock = lock_store(o, LOCK_EX);
-    rc = open_object(o, key, &fd, NULL);
+    rc = open_object(o, key, 0, &fd, NULL);
     if (!rc) {
         bool old = fstat(fd, &st) == 0 && put_time(&st) < before_us;
         close(fd);
@@ -449,6 +575,8 @@ int pst_objects_expire(pst_objects *o, const char *key, int64_t before_us, bool 
 
 void pst_objects_expire_drafts(pst_objects *o, int64_t before_us)
 {
+    if (o->bucket) /* its uploads in parts that nobody ended are for a rule of the bucket's own: it alone knows whose they are */
+        return;
     int fd = openat(o->fd, TMP_NAME, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (!d && fd >= 0)

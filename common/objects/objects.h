@@ -1,5 +1,14 @@
-/* objects.h - the object store: model artefacts, submitted code, results; immutable blobs under a key, content-addressed where it matters.
- * file:DIR now (S3 comes behind the same calls). Writes are atomic (temporary name, fsync, rename); reads are bounded. @thread any. */
+/* objects.h - the object store: model artefacts, submitted code, results; immutable blobs under a key, content-addressed where it matters. In a folder
+ * (file:DIR: atomic by temporary name, fsync, rename), or below a prefix of a bucket of an S3 server, whose name is in the path of each request.
+ *
+ *     s3://BUCKET/PREFIX      PENSTOCK_OBJECTS_ENDPOINT     or AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL   https://host
+ *                             PENSTOCK_OBJECTS_REGION          AWS_REGION, AWS_DEFAULT_REGION          [us-east-1]
+ *                             PENSTOCK_OBJECTS_ACCESS_KEY      AWS_ACCESS_KEY_ID
+ *                             PENSTOCK_OBJECTS_SECRET_KEY      AWS_SECRET_ACCESS_KEY
+ *                             PENSTOCK_OBJECTS_SESSION_TOKEN   AWS_SESSION_TOKEN                       [none]
+ *                             PENSTOCK_OBJECTS_CA              AWS_CA_BUNDLE                           [the system's]
+ *
+ * Reads are bounded. A bucket that is away, refuses or is not there is RETRY once its patience is over: nothing that was to be stored is at fault. @thread any. */
 #ifndef PST_OBJECTS_H
 #define PST_OBJECTS_H
 
@@ -13,7 +22,11 @@ typedef struct pst_objects pst_objects;
 
 int pst_objects_open(const char *url, pst_objects **ret_objects, pst_err *err);
 void pst_objects_close(pst_objects *o);
-/* key: relative path, letters digits . _ - /, no "..". ret_uri: absolute URI ("file:/…/key"), free(); may be NULL. */
+/* How long a bucket may stay away in one call [30 s; 0 = one attempt]; a request to stop ends it. Before it is used by several threads. */
+void pst_objects_patience(pst_objects *o, int ms);
+/* Is the store there, and may we use it? The error has the cure. */
+int pst_objects_check(pst_objects *o, pst_err *err);
+/* key: relative path, letters digits . _ - /, no "..". ret_uri: absolute URI ("file:/…/key", "s3://…/key"), free(); may be NULL. */
 int pst_objects_put(pst_objects *o, const char *key, const void *data, size_t len, char **ret_uri, pst_err *err);
 int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri,
                          pst_err *err);
@@ -26,7 +39,7 @@ int pst_objects_delete(pst_objects *o, const char *uri, pst_err *err);
  * that is put again (or touched) is either removed before that, and there again, or not removed. */
 /* As if it had been put again just now. PST_ENOTFOUND, class DATA: it is not there. */
 int pst_objects_touch(pst_objects *o, const char *uri, pst_err *err);
-/* Tells of every object directly below a folder ("code") its key and when it was put (microseconds, by the file system's clock). */
+/* Tells of every object directly below a folder ("code") its key and when it was put (microseconds, by the clock of the store). */
 int pst_objects_each(pst_objects *o, const char *folder, void (*fn)(void *arg, const char *key, int64_t put_us), void *arg, pst_err *err);
 /* Removes it unless it was put after before_us. */
 int pst_objects_expire(pst_objects *o, const char *key, int64_t before_us, bool *ret_removed, pst_err *err);

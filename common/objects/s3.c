@@ -29,6 +29,7 @@ struct pst_s3 {
     char *base;       /* what stands before a key, without a slash at its end: "http://host:1/bucket" */
     char *host;       /* "http://host:1", for people */
     char *bucket, *user, *password, *sign, *ca_file;
+    char *session; /* "x-amz-security-token: …", or NULL */
     pst_s3_conf conf;
 };
 
@@ -37,6 +38,7 @@ typedef struct call {
     const char *method, *key, *query; /* key NULL: the bucket itself */
     const char *digest;               /* of what is sent */
     const char *keeps;                /* "x-amz-meta-sha256: …", or NULL */
+    const char *source;               /* "x-amz-copy-source: …", or NULL */
     const void *body;
     size_t body_len;
     int from_fd; /* a file's part is sent: from there */
@@ -88,6 +90,8 @@ static int check_conf(const pst_s3_conf *c, pst_err *err)
     if (!c->user || !*c->user || !c->password || !*c->password || strpbrk(c->user, ":\r\n") || strpbrk(c->password, "\r\n"))
         return pst_err_set(err, PST_EAUTH, PST_CLASS_DATA, "s3", 0,
                            "connection.user_name and connection.password must be given: the access key and its secret");
+    if (c->session && strpbrk(c->session, "\r\n"))
+        return pst_err_set(err, PST_EAUTH, PST_CLASS_DATA, "s3", 0, "the session token has a line end in it");
     return 0;
 }
 
@@ -106,6 +110,7 @@ int pst_s3_open(const pst_s3_conf *conf, pst_s3 **ret_s3, pst_err *err)
     s->user = pst_strdup(conf->user);
     s->password = pst_strdup(conf->password);
     s->ca_file = pst_strdup(conf->ca_file);
+    s->session = conf->session ? pst_sprintf("x-amz-security-token: %s", conf->session) : NULL;
     s->sign = pst_sprintf("aws:amz:%s:s3", conf->region && *conf->region ? conf->region : "us-east-1");
     *ret_s3 = s;
     return 0;
@@ -118,7 +123,9 @@ void pst_s3_close(pst_s3 *s)
     pst_fetch_close(s->fetch);
     if (s->password)
         explicit_bzero(s->password, strlen(s->password));
-    char *all[] = {s->base, s->host, s->bucket, s->user, s->password, s->sign, s->ca_file};
+    if (s->session)
+        explicit_bzero(s->session, strlen(s->session));
+    char *all[] = {s->base, s->host, s->bucket, s->user, s->password, s->sign, s->ca_file, s->session};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     free(s);
@@ -317,7 +324,7 @@ static int attempt(call *c, pst_err *err)
     pst_s3 *s = c->s;
     pst_fetch_answer how;
     char range[64], digest[100], match[200];
-    const char *headers[8];
+    const char *headers[10];
     size_t n = 0;
     int rc = s->fetch ? 0 : pst_fetch_open(&s->fetch, err);
     if (rc < 0)
@@ -330,6 +337,12 @@ static int attempt(call *c, pst_err *err)
     headers[n++] = "Expect:";
     if (c->keeps)
         headers[n++] = c->keeps;
+    if (s->session)
+        headers[n++] = s->session;
+    if (c->source) {
+        headers[n++] = c->source;
+        headers[n++] = "x-amz-metadata-directive: REPLACE"; /* else a copy onto itself is refused */
+    }
     if (c->body || c->from_fd >= 0)
         headers[n++] = "Content-Type: application/octet-stream";
     if (c->to_fd >= 0 && c->at) {
@@ -488,8 +501,8 @@ int pst_s3_get(pst_s3 *s, const char *key, int fd, int64_t bytes_max, int64_t *r
     return rc;
 }
 
-/* The digest of len bytes from an offset on; PST_EAGAIN: there are fewer. */
-static int digest_of(pst_s3 *s, int fd, int64_t from, int64_t len, char ret_hex[65], pst_err *err)
+/* The digest of len bytes from an offset on, which also go into whole (NULL: into none); PST_EAGAIN: there are fewer. */
+static int digest_of(pst_s3 *s, int fd, int64_t from, int64_t len, pst_sha256 *whole, char ret_hex[65], pst_err *err)
 {
     enum { BYTES = 1 << 20 };
     char *buf = pst_alloc(BYTES);
@@ -508,6 +521,8 @@ static int digest_of(pst_s3 *s, int fd, int64_t from, int64_t len, char ret_hex[
             rc = pst_err_set(err, PST_ESTOPPED, PST_CLASS_RETRY, "s3", 0, "told to stop");
         else
             pst_sha256_add(sum, buf, (size_t)n);
+        if (!rc && whole)
+            pst_sha256_add(whole, buf, (size_t)n);
         from += n > 0 ? n : 0;
         len -= n > 0 ? n : 0;
     }
@@ -537,24 +552,41 @@ static int simple(pst_s3 *s, const char *method, const char *key, const char *qu
     return rc;
 }
 
-static int put_range(pst_s3 *s, const char *key, const char *query, const char *keeps, int fd, int64_t from, int64_t len,
-                     char ret_etag[160], pst_err *err)
+static int changed_meanwhile(pst_err *err)
+{
+    return pst_err_set(err, PST_EAGAIN, PST_CLASS_DATA, "s3", 0, "the file changed while it was sent");
+}
+
+/* part of what is sent: its query and digests. */
+typedef struct range {
+    const char *query, *keeps;
+    int fd;
+    int64_t from, len;
+    const char *digest; /* that it must have; NULL = any */
+    pst_sha256 *whole;  /* which it goes into; NULL = none */
+} range;
+
+/* The server holds what arrives against the digest of this request; that this is the one which the whole was announced with is held here: a file
+ * that changed between two looks at it would stand under another's digest. */
+static int put_range(pst_s3 *s, const char *key, const range *r, char ret_etag[160], pst_err *err)
 {
     char hex[65];
-    int rc = digest_of(s, fd, from, len, hex, err);
+    int rc = digest_of(s, r->fd, r->from, r->len, r->whole, hex, err);
+    if (!rc && r->digest && strcmp(hex, r->digest) != 0)
+        rc = changed_meanwhile(err);
     if (rc < 0)
         return rc;
     call c = call_of(s, "PUT", key);
-    c.query = query;
-    c.keeps = keeps;
+    c.query = r->query;
+    c.keeps = r->keeps;
     c.digest = hex;
-    c.from_fd = fd;
-    c.from = from;
-    c.body_len = (size_t)len;
+    c.from_fd = r->fd;
+    c.from = r->from;
+    c.body_len = (size_t)r->len;
     c.timeout_ms = 0;
     rc = run(&c, err);
     if (!rc && s->conf.moved)
-        s->conf.moved(s->conf.arg, len);
+        s->conf.moved(s->conf.arg, r->len);
     if (!rc && ret_etag)
         memcpy(ret_etag, c.etag, sizeof c.etag);
     pst_buf_done(&c.answer);
@@ -568,58 +600,6 @@ static void xml_text(pst_buf *out, const char *text)
             pst_buf_printf(out, "&#%d;", *text);
         else
             pst_buf_addc(out, *text);
-}
-
-/* Completion may fail inside a 200: the answer's element says so. */
-static int complete(pst_s3 *s, const char *key, const char *query, const char *body, pst_err *err)
-{
-    char *answer = NULL;
-    int rc = simple(s, "POST", key, query, NULL, body, &answer, err);
-    char *code = rc ? NULL : s3_xml_value(answer, strlen(answer), "Code");
-    if (!rc && *code)
-        rc = pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "s3", 0, "%s could not put the parts of %.200s together: %.60s", s->host, key,
-                         code);
-    free(code);
-    free(answer);
-    return rc;
-}
-
-static int put_parts(pst_s3 *s, const char *key, const char *keeps, int fd, int64_t size, pst_err *err)
-{
-    char *answer = NULL, etag[160];
-    int64_t part = PST_S3_PART_BYTES;
-    while ((size + part - 1) / part > PARTS_MAX)
-        part *= 2;
-    int rc = simple(s, "POST", key, "uploads=", keeps, "", &answer, err);
-    if (rc < 0)
-        return rc;
-    char *id = s3_xml_value(answer, strlen(answer), "UploadId"), *id_ = pst_fetch_escape(id, "");
-    char *by_id = pst_sprintf("uploadId=%s", id_);
-    if (!*id)
-        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "s3", 0, "%s begins an upload in parts without naming it", s->host);
-    pst_buf all = {0};
-    pst_buf_adds(&all, "<CompleteMultipartUpload>");
-    for (int64_t from = 0, n = 1; !rc && from < size; from += part, n++) {
-        char *query = pst_sprintf("partNumber=%lld&uploadId=%s", (long long)n, id_);
-        rc = put_range(s, key, query, NULL, fd, from, size - from < part ? size - from : part, etag, err);
-        pst_buf_printf(&all, "<Part><PartNumber>%lld</PartNumber><ETag>", (long long)n);
-        xml_text(&all, etag);
-        pst_buf_adds(&all, "</ETag></Part>");
-        free(query);
-    }
-    pst_buf_adds(&all, "</CompleteMultipartUpload>");
-    if (!rc)
-        rc = complete(s, key, by_id, all.data, err);
-    if (rc < 0 && *id) { /* what was sent would be paid for, and seen by nobody; where it is away, its own rules have to end it */
-        pst_err unused = {0};
-        simple(s, "DELETE", key, by_id, NULL, NULL, NULL, &unused);
-    }
-    pst_buf_done(&all);
-    free(by_id);
-    free(id_);
-    free(id);
-    free(answer);
-    return rc;
 }
 
 /* The same bytes are there: a second attempt, or another process of the job, has put them. */
@@ -637,6 +617,94 @@ static int is_there(pst_s3 *s, const char *key, const char *digest, int64_t size
     return rc;
 }
 
+/* Completion may fail inside a 200: the answer's element says so. Neither a body that says nothing nor an upload that is gone at the second attempt
+ * tells whether the object was made: then the object itself is asked. */
+static int complete(pst_s3 *s, const char *key, const char *query, const char *body, const char *digest, int64_t size, pst_err *err)
+{
+    char *answer = NULL;
+    pst_err e = {0};
+    bool there = false;
+    int rc = simple(s, "POST", key, query, NULL, body, &answer, &e);
+    char *code = s3_xml_value(answer ? answer : "", answer ? strlen(answer) : 0, "Code");
+    char *etag = s3_xml_value(answer ? answer : "", answer ? strlen(answer) : 0, "ETag");
+    if (!rc && *code)
+        rc = pst_err_set(&e, PST_EUNREACH, PST_CLASS_RETRY, "s3", 0, "%s could not put the parts of %.200s together: %.60s", s->host, key,
+                         code);
+    else if (rc == PST_ENOTFOUND || (!rc && !*etag)) {
+        pst_err_clear(&e);
+        rc = is_there(s, key, digest, size, &there, &e);
+        if (!rc && !there)
+            rc = pst_err_set(&e, PST_EUNREACH, PST_CLASS_RETRY, "s3", 0, "%s put the parts of %.200s together, and does not have it",
+                             s->host, key);
+    }
+    free(etag);
+    free(code);
+    free(answer);
+    if (rc < 0 && err && !err->code)
+        *err = e;
+    return rc;
+}
+
+static void add_part(pst_buf *all, int64_t n, const char *etag)
+{
+    pst_buf_printf(all, "<Part><PartNumber>%lld</PartNumber><ETag>", (long long)n);
+    xml_text(all, etag);
+    pst_buf_adds(all, "</ETag></Part>");
+}
+
+/* All parts, and the list of them that completes the upload. */
+static int send_parts(pst_s3 *s, const char *key, const char *id, const char *digest, int fd, int64_t size, pst_buf *all, pst_err *err)
+{
+    char etag[160], hex[65];
+    uint8_t sum[32];
+    int rc = 0;
+    int64_t part = PST_S3_PART_BYTES;
+    while ((size + part - 1) / part > PARTS_MAX)
+        part *= 2;
+    pst_sha256 *whole = pst_sha256_new();
+    pst_buf_adds(all, "<CompleteMultipartUpload>");
+    for (int64_t from = 0, n = 1; !rc && from < size; from += part, n++) {
+        char *query = pst_sprintf("partNumber=%lld&uploadId=%s", (long long)n, id);
+        int64_t len = size - from < part ? size - from : part;
+        rc = put_range(s, key, &(range){.query = query, .fd = fd, .from = from, .len = len, .whole = whole}, etag, err);
+        if (!rc)
+            add_part(all, n, etag);
+        free(query);
+    }
+    pst_buf_adds(all, "</CompleteMultipartUpload>");
+    pst_sha256_end(whole, sum);
+    pst_hex(sum, sizeof sum, hex);
+    return rc < 0 || !strcmp(hex, digest) ? rc : changed_meanwhile(err);
+}
+
+static int put_parts(pst_s3 *s, const char *key, const char *digest, int fd, int64_t size, pst_err *err)
+{
+    char *answer = NULL, keeps[100];
+    snprintf(keeps, sizeof keeps, "x-amz-meta-sha256: %s", digest);
+    int rc = simple(s, "POST", key, "uploads=", keeps, "", &answer, err);
+    if (rc < 0)
+        return rc;
+    char *id = s3_xml_value(answer, strlen(answer), "UploadId"), *id_ = pst_fetch_escape(id, "");
+    char *by_id = pst_sprintf("uploadId=%s", id_);
+    pst_buf all = {0};
+    if (!*id)
+        rc = pst_err_set(err, PST_EPARSE, PST_CLASS_DATA, "s3", 0, "%s begins an upload in parts without naming it", s->host);
+    if (!rc)
+        rc = send_parts(s, key, id_, digest, fd, size, &all, err);
+    if (!rc)
+        rc = complete(s, key, by_id, all.data, digest, size, err);
+    if (rc < 0 && *id) { /* what was sent would be paid for, and seen by nobody; where it is away, its own rules have to end it */
+        pst_err unused = {0};
+        simple(s, "DELETE", key, by_id, NULL, NULL, NULL, &unused);
+    }
+    pst_buf_done(&all);
+    free(by_id);
+    free(id_);
+    free(id);
+    free(answer);
+    return rc;
+}
+
 int pst_s3_put(pst_s3 *s, const char *key, int fd, bool *ret_sent, pst_err *err)
 {
     struct stat st;
@@ -644,15 +712,16 @@ int pst_s3_put(pst_s3 *s, const char *key, int fd, bool *ret_sent, pst_err *err)
     bool there = false;
     if (fstat(fd, &st) < 0)
         return pst_err_sys(err, errno, "cannot look at a file to be stored");
-    int rc = digest_of(s, fd, 0, st.st_size, digest, err);
+    int rc = digest_of(s, fd, 0, st.st_size, NULL, digest, err);
     if (!rc)
         rc = is_there(s, key, digest, st.st_size, &there, err);
     if (rc < 0)
         return rc;
     snprintf(keeps, sizeof keeps, "x-amz-meta-sha256: %s", digest);
     if (!there)
-        rc = st.st_size > PST_S3_PART_BYTES ? put_parts(s, key, keeps, fd, st.st_size, err)
-                                            : put_range(s, key, NULL, keeps, fd, 0, st.st_size, NULL, err);
+        rc = st.st_size > PST_S3_PART_BYTES
+                 ? put_parts(s, key, digest, fd, st.st_size, err)
+                 : put_range(s, key, &(range){.keeps = keeps, .fd = fd, .len = st.st_size, .digest = digest}, NULL, err);
     if (!rc)
         *ret_sent = !there;
     return rc;
@@ -661,4 +730,32 @@ int pst_s3_put(pst_s3 *s, const char *key, int fd, bool *ret_sent, pst_err *err)
 int pst_s3_delete(pst_s3 *s, const char *key, pst_err *err)
 {
     return simple(s, "DELETE", key, NULL, NULL, NULL, NULL, err);
+}
+
+int pst_s3_touch(pst_s3 *s, const char *key, pst_err *err)
+{
+    call c = call_of(s, "HEAD", key);
+    int rc = run(&c, err);
+    pst_buf_done(&c.answer);
+    if (rc < 0)
+        return rc;
+    char *path = pst_fetch_escape(key, "/"), *source = pst_sprintf("x-amz-copy-source: /%s/%s", s->bucket, path), keeps[100];
+    snprintf(keeps, sizeof keeps, "x-amz-meta-sha256: %s", c.kept); /* what is replaced has to be said again */
+    call copy = call_of(s, "PUT", key);
+    copy.source = source;
+    copy.keeps = *c.kept ? keeps : NULL;
+    rc = run(&copy, err);
+    char *code = rc ? NULL : said(&copy, "Code"); /* it too may fail inside a 200 */
+    if (code && *code)
+        rc = pst_err_set(err, PST_EUNREACH, PST_CLASS_RETRY, "s3", 0, "%s could not copy %.200s: %.60s", s->host, key, code);
+    free(code);
+    pst_buf_done(&copy.answer);
+    free(source);
+    free(path);
+    return rc;
+}
+
+void pst_s3_patience(pst_s3 *s, int ms)
+{
+    s->conf.patience_ms = ms;
 }

@@ -23,6 +23,7 @@ typedef struct pst_s3_conf {
     const char *user, *password;
     const char *region; /* NULL, "" = us-east-1 */
     const char *bucket;
+    const char *session;                     /* of credentials for a while; NULL = none */
     const char *ca_file;                     /* NULL = the system's */
     int patience_ms;                         /* how long it may stay away; 0 = one attempt */
     bool (*stopped)(void *arg);              /* NULL: never, but for a second signal */
@@ -33,6 +34,7 @@ typedef struct pst_s3_conf {
 typedef struct pst_s3_object {
     char *key;
     int64_t bytes;
+    int64_t modified_us; /* by the server's clock; 0 = it does not say */
 } pst_s3_object;
 typedef struct pst_s3_list {
     pst_s3_object *at;
@@ -55,6 +57,10 @@ int pst_s3_get(pst_s3 *s, const char *key, int fd, int64_t bytes_max, int64_t *r
  * file changed meanwhile. */
 int pst_s3_put(pst_s3 *s, const char *key, int fd, bool *ret_sent, pst_err *err);
 int pst_s3_delete(pst_s3 *s, const char *key, pst_err *err);
+/* As if it had been put just now: the server copies it onto itself. PST_ENOTFOUND: it is not there. */
+int pst_s3_touch(pst_s3 *s, const char *key, pst_err *err);
+/* From the next request on. */
+void pst_s3_patience(pst_s3 *s, int ms);
 
 /* A key as a path below a folder: NULL if it can be, else why not: it would leave the folder, or is no path of files. */
 const char *pst_s3_key_problem(const char *key);

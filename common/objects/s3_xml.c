@@ -2,6 +2,7 @@
 #include "common/objects/s3_xml.h"
 
 #include "common/base/array.h"
+#include "common/base/clock.h"
 #include "common/http/fetch.h"
 
 #include <stdlib.h>
@@ -187,7 +188,7 @@ int s3_xml_read(const char *text, size_t len, int (*fn)(void *arg, const char *p
 typedef struct listing {
     pst_s3_list *list;
     char *key, *next;
-    int64_t size;
+    int64_t size, modified_us;
     bool sized, truncated, coded, is_list;
     size_t before;
     pst_err *err;
@@ -199,8 +200,9 @@ static int take_object(listing *l)
     if (!l->key || !*l->key || !l->sized)
         return pst_err_set(l->err, PST_EPARSE, PST_CLASS_DATA, "s3", 0, "the list has an object without a key or a size");
     list->at = pst_array_room(list->at, list->n, &list->cap, sizeof *list->at);
-    list->at[list->n++] = (pst_s3_object){.key = l->key, .bytes = l->size};
+    list->at[list->n++] = (pst_s3_object){.key = l->key, .bytes = l->size, .modified_us = l->modified_us};
     l->key = NULL;
+    l->modified_us = 0;
     l->sized = false;
     return 0;
 }
@@ -216,6 +218,9 @@ static int on_list(void *arg, const char *parent, const char *name, const char *
         char *end;
         l->size = strtoll(text, &end, 10);
         l->sized = *text && !*end && l->size >= 0 && l->size < INT64_MAX;
+    } else if (object && !strcmp(name, "LastModified")) {
+        if (pst_time_parse(text, &l->modified_us) < 0)
+            l->modified_us = 0;
     } else if (top && !strcmp(name, "Contents")) {
         return take_object(l);
     } else if (top && !strcmp(name, "IsTruncated")) {

@@ -9,6 +9,7 @@
 #include "common/base/map.h"
 #include "common/base/program.h"
 #include "common/base/term.h"
+#include "common/objects/objects.h"
 #include "common/platform/client.h"
 #include "common/platform/codec.h"
 #include "common/platform/verb.h"
@@ -143,6 +144,28 @@ static void check_store(doctor *d)
     else
         tell(d, OK, "store", d->s->store.value, NULL);
     pst_store_close(store);
+}
+
+/* A folder is made by whoever uses it first; a bucket has to be there. */
+static void check_objects(doctor *d)
+{
+    pst_objects *o = NULL;
+    pst_err err = {0};
+    const char *url = d->s->objects.value;
+    if (strncmp(url, "s3:", 3) != 0) {
+        tell(d, OK, "objects", url, NULL);
+        return;
+    }
+    int rc = pst_objects_open(url, &o, &err);
+    if (!rc) {
+        pst_objects_patience(o, 0);
+        rc = pst_objects_check(o, &err);
+    }
+    if (rc < 0)
+        tell(d, FAIL, "objects", err.text, "--objects s3://BUCKET/PREFIX; docs/operations.md says what the environment has to have");
+    else
+        tell(d, OK, "objects", url, NULL);
+    pst_objects_close(o);
 }
 
 static void check_disk(doctor *d)
@@ -330,9 +353,9 @@ static int doctor_run(int argc, char **argv)
     if (status >= 0)
         return status;
     doctor d = {.c = v.client, .s = &v.settings, .json = v.settings.json ? json_array() : NULL};
-    void (*const checks[])(doctor *) = {check_client, check_broker,    check_topics, check_registry,    check_store,
-                                        check_disk,   check_processor, check_gpu,    check_onnxruntime, check_java,
-                                        check_clock,  check_isolation, check_shell,  check_floor};
+    void (*const checks[])(doctor *) = {check_client,  check_broker, check_topics,    check_registry, check_store,
+                                        check_objects, check_disk,   check_processor, check_gpu,      check_onnxruntime,
+                                        check_java,    check_clock,  check_isolation, check_shell,    check_floor};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         checks[i](&d);
     if (d.json) {

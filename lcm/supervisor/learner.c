@@ -234,6 +234,12 @@ static void read_stream(learner *l, stream *s, bool hold)
 
 /* ---- the process ------------------------------------------------------------------------------------------------------------ */
 
+/* Its supervisor fetches and stores for it. */
+static bool is_of_object_store(const char *variable)
+{
+    return !strncmp(variable, "AWS_", 4) || !strncmp(variable, "PENSTOCK_OBJECTS_", strlen("PENSTOCK_OBJECTS_"));
+}
+
 /* The built-in learner is our own program and gets the platform's settings; everybody else reads nothing. */
 static int open_stdin(const sup_run *r, int *ret_fd, pst_err *err)
 {
@@ -241,6 +247,13 @@ static int open_stdin(const sup_run *r, int *ret_fd, pst_err *err)
     if (!r->manifest.native || !r->settings)
         return 0;
     char **env = pst_settings_environ(r->settings);
+    size_t n = 0;
+    for (char **v = env; *v; v++)
+        if (is_of_object_store(*v))
+            free(*v);
+        else
+            env[n++] = *v;
+    env[n] = NULL;
     int rc = pst_handover_new((const char *const *)env, ret_fd, err);
     sup_run_environ_free(env);
     return rc;

@@ -22,7 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BEGIN_MS = 100 }; /* a start that is quick is not held up by connecting to Kafka; one that downloads says so soon */
+enum {
+    BEGIN_MS = 100, /* a start that is quick is not held up by connecting to Kafka; one that downloads says so soon */
+    OBJECTS_PATIENCE_MS = 600000
+};
 
 /* A run that cannot even begin ends on record, so that the Trainer hears why. */
 static void end_unbegun(const char *dir, const char *code, const pst_err *why)
@@ -100,6 +103,7 @@ static int supervise(const supervise_opts *o, const pst_settings *settings, cons
         run.status = status;
         run.outlet = outlet;
         run.objects = objects;
+        pst_objects_patience(objects, OBJECTS_PATIENCE_MS);
         run.client = client;
         run.settings = settings;
         if (ended)

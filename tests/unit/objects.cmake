@@ -1,5 +1,6 @@
 pst_test(objects SOURCES unit/test_objects.c LIBS pst_objects)
 pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)
+pst_test(objects_s3 SOURCES unit/test_objects_s3.c unit/s3_server.c LIBS pst_objects LABELS unit threads)
 pst_test(archive SOURCES unit/test_archive.c LIBS pst_objects PkgConfig::ARCHIVE)
 pst_test(rundir SOURCES unit/test_rundir.c LIBS pst_objects)
 pst_test(members SOURCES unit/test_members.c LIBS pst_objects)

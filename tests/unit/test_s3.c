@@ -388,6 +388,77 @@ static void test_s3_keys_that_are_no_files_are_named(void **state)
         assert_null(pst_s3_key_problem(good[i]));
 }
 
+typedef struct parting {
+    int fd;
+    const char *completes; /* what the answer to completion is */
+    const char *status;
+    bool changes, there;
+    int heads, completions, aborts;
+    char digest[80];
+} parting;
+
+/* A server of uploads in parts. */
+static void parts(s3_server *s, int n, const char *method, const char *target, const char *headers, const pst_buf *body, pst_buf *out)
+{
+    parting *p = s->arg;
+    const char *told = strcasestr(headers, "x-amz-meta-sha256: ");
+    if (told)
+        snprintf(p->digest, 65, "%s", told + strlen("x-amz-meta-sha256: "));
+    if (!strcmp(method, "HEAD") && ++p->heads && p->there && p->completions) {
+        char all[160];
+        snprintf(all, sizeof all, "x-amz-meta-sha256: %s\r\n", p->digest);
+        s3_say(out, "200", all, "", 0, PST_S3_PART_BYTES + 5);
+    } else if (!strcmp(method, "HEAD")) {
+        s3_say(out, "404", "", "", 0, -1);
+    } else if (strstr(target, "uploads=")) {
+        static const char begun[] = "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
+        if (p->changes)
+            MUST(pwrite(p->fd, "changed", 7, 100) == 7);
+        s3_say(out, "200", "", begun, strlen(begun), -1);
+    } else if (!strcmp(method, "PUT")) {
+        s3_say(out, "200", "ETag: \"p\"\r\n", "", 0, -1);
+    } else if (!strcmp(method, "POST")) {
+        p->completions++;
+        s3_say(out, p->status, "", p->completes, strlen(p->completes), -1);
+    } else {
+        p->aborts++;
+        s3_say(out, "204", "", "", 0, -1);
+    }
+}
+
+static void test_s3_an_upload_in_parts_counts_when_the_object_is_there(void **state)
+{
+    static const char done[] = "<CompleteMultipartUploadResult><ETag>x-2</ETag></CompleteMultipartUploadResult>";
+    static const struct {
+        const char *status, *completes;
+        bool changes, there;
+        int rc, aborts;
+    } rows[] = {{"200", done, false, false, 0, 0},
+                {"200", "", false, true, 0, 0},             /* says nothing, and did it */
+                {"200", "", false, false, PST_EUNREACH, 1}, /* says nothing, and did nothing */
+                {"404", "", false, true, 0, 0},             /* the first answer was lost */
+                {"200", "<Error><Code>InternalError</Code></Error>", false, true, PST_EUNREACH, 1},
+                {"200", done, true, true, PST_EAGAIN, 1}}; /* changed between its digest and its parts */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FILE *f = tmpfile();
+        parting p = {
+            .fd = fileno(f), .status = rows[i].status, .completes = rows[i].completes, .changes = rows[i].changes, .there = rows[i].there};
+        s3_server server;
+        pst_err err = {0};
+        bool sent = false;
+        assert_int_equal(ftruncate(p.fd, PST_S3_PART_BYTES + 5), 0);
+        s3_server_start(&server, parts, &p);
+        pst_s3 *s = client(&server, 0);
+        assert_int_equal(pst_s3_put(s, "x", p.fd, &sent, &err), rows[i].rc);
+        assert_int_equal(p.aborts, rows[i].aborts);
+        assert_int_equal(p.completions, rows[i].changes ? 0 : 1);
+        assert_int_equal(sent, !rows[i].rc);
+        pst_s3_close(s);
+        s3_server_stop(&server);
+        fclose(f);
+    }
+}
+
 #define LIST(inner) "<?xml version='1.0'?><ListBucketResult>" inner "</ListBucketResult>"
 #define OBJECT(key) "<Contents><Key>" key "</Key><Size>1</Size></Contents>"
 
@@ -435,6 +506,7 @@ static void test_s3_lists_are_read_as_they_are_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_s3_a_body_that_breaks_off_goes_on),
+                                       cmocka_unit_test(test_s3_an_upload_in_parts_counts_when_the_object_is_there),
                                        cmocka_unit_test(test_s3_refusals_say_why_and_show_no_secret),
                                        cmocka_unit_test(test_s3_a_key_without_the_prefix_is_refused),
                                        cmocka_unit_test(test_s3_ten_thousand_keys_come_in_pages),
