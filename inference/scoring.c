@@ -27,6 +27,19 @@ static json_t *model_of(const pst_model_choice *m)
                      m->version ? json_integer(m->version) : json_null());
 }
 
+static void add_rollout(json_t *to, const pst_pipeline *p)
+{
+    json_t *canary = p->has_canary ? model_of(&p->canary) : NULL, *shadow = p->has_shadow ? model_of(&p->shadow) : NULL;
+    if (canary) {
+        json_object_set_new(canary, "percent", json_real(p->canary_percent));
+        json_object_set_new(to, "canary", canary);
+    }
+    if (shadow) {
+        json_object_set_new(shadow, "topic", json_string(p->shadow_topic));
+        json_object_set_new(to, "shadow", shadow);
+    }
+}
+
 /* Read as the scorers' hosts read it, so that what they refuse is told here, too. */
 static json_t *describe(pst_client *c, pst_pipeline_spec *s)
 {
@@ -44,6 +57,7 @@ static json_t *describe(pst_client *c, pst_pipeline_spec *s)
     json_object_set_new(j, "output", p->output_topic ? json_string(p->output_topic) : json_null());
     json_object_set_new(j, "group", json_string(group));
     json_object_set_new(j, "model", model_of(&p->model));
+    add_rollout(j, p);
     json_object_set_new(j, "dead_letters", texts(w.topics, w.n_topics));
     free(group);
     score_letters_done(&w);

@@ -28,7 +28,7 @@ typedef struct pst_letters_ask {
 } pst_letters_ask;
 
 typedef struct pst_scoring_ops {
-    /* The pipelines that are to run, by name: the fields of PipelineSpec, and `inputs`, `output`, `group`, `model`, or `refused`, why it does not run. */
+    /* The pipelines that are to run, by name: the fields of PipelineSpec, and `inputs`, `output`, `group`, `model`, `canary`, `shadow`, or `refused`, why it does not run. */
     int (*pipelines)(struct pst_client *c, json_t **ret_list, pst_err *err);
     /* May it be published? As `penstock pipelines apply` decides it; nothing is published. ret_verdict is set in any case; free() its texts. */
     int (*judge)(struct pst_client *c, const char *text, size_t len, pst_pipeline_verdict *ret_verdict, pst_err *err);

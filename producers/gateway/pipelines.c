@@ -7,6 +7,7 @@
 #include "producers/gateway/caller.h"
 #include "producers/gateway/letters.h"
 #include "producers/gateway/routes.h"
+#include "producers/gateway/running.h"
 #include "producers/gateway/task.h"
 #include "schemas/avro.h"
 
@@ -47,7 +48,10 @@ static int read_list(gw_task *t, pst_err *err)
     json_t *list = NULL;
     int rc = read_all(t, &list, err);
     if (!rc)
-        t->answer = json_pack("{s:o}", "pipelines", list);
+        rc = gw_running_add(t->g->client, list, err);
+    if (!rc)
+        t->answer = json_pack("{s:O}", "pipelines", list);
+    json_decref(list);
     return rc;
 }
 
@@ -56,8 +60,15 @@ static int read_one(gw_task *t, pst_err *err)
     json_t *list = NULL;
     int rc = read_all(t, &list, err);
     const char *name = pst_http_param(t->req, "pipeline");
-    if (!rc && !(t->answer = json_incref(named(list, name))))
+    json_t *one = rc ? NULL : json_incref(named(list, name)), *alone = one ? json_pack("[O]", one) : NULL;
+    if (alone)
+        rc = gw_running_add(t->g->client, alone, err);
+    else if (!rc)
         rc = not_there(name, err);
+    if (!rc)
+        t->answer = json_incref(one);
+    json_decref(one);
+    json_decref(alone);
     json_decref(list);
     return rc;
 }
@@ -263,6 +274,10 @@ static const gw_schema schemas[] = {
                  }
              },
              "dead_letters" : {"type" : "array", "items" : {"type" : "string"}, "description" : "topics"},
+             "canary" : {"type" : "object", "description" : "name, alias, version, percent"},
+             "shadow" : {"type" : "object", "description" : "name, alias, version, topic"},
+             "running" : {"$ref" : "#/components/schemas/Running"},
+             "serving" : {"type" : "array", "items" : {"$ref" : "#/components/schemas/Serving"}},
              "refused" : {"type" : "string"}
          }
      })},
@@ -305,6 +320,7 @@ static const gw_schema schemas[] = {
          }
      })},
     GW_LETTER_SCHEMAS,
+    GW_RUNNING_SCHEMAS,
     {0}};
 #define NAME                                                                                       \
     {                                                                                              \

@@ -186,6 +186,54 @@ def topics():
     check({t["name"] for t in call("/v1/topics")["topics"]} == before, "a topic was made by asking for it")
 
 
+def running():
+    """What runs, as its scorers' heartbeats and points tell it: all of it is in the topics, so one that somebody writes is as good as one of a scorer."""
+    made, base = p.producer(), "/v1/pipelines/fraud"
+    ids = {topic: p.register(f"{PREFIX}{topic}-value", json.loads((ROOT / f"schemas/{name}.avsc").read_text())) for topic, name in (("workers", "WorkerState"), ("metrics", "MetricPoint"))}
+
+    def tell(topic, key, event, ago_s=0):
+        at = time.time() - ago_s
+        made.produce(PREFIX + topic, p.encode(ids[topic], {"time": int(at * 1e6), **event}), key=key, timestamp=int(at * 1e3))
+        check(made.flush(30) == 0, "no heartbeat was written")
+
+    def beat(i, state="running", ago_s=0, pipeline="fraud", **details):
+        tell("workers", f"s{i}", {"worker_id": f"s{i}", "kind": "scorer", "host": "h", "state": state, "details": {"pipeline": pipeline, "model_version": "1", **details}}, ago_s)
+
+    def point(i, ago_s=0, pipeline="fraud", **values):
+        tell("metrics", "pipeline:" + pipeline, {"training_id": "pipeline:" + pipeline, "process": f"s{i}", "rindex": 0, "values": values}, ago_s)
+
+    def now():
+        one = call(base)
+        check([x for x in call("/v1/pipelines")["pipelines"] if x["name"] == "fraud"] == [one], "the list tells it differently")
+        return one["running"]
+    none = now()
+    check(none["state"] == "absent" and none["why"] and none["scorers"] == [] and none["lag"] is None and none["records_per_s"] is None, none)
+    beat(1, ago_s=100)
+    check((now()["state"], now()["records_per_s"]) == ("silent", None), now())
+    beat(1)
+    point(1, records_per_s=100.5, lag=5, lag_seconds=1, latency_p99_ms=4, scored_total=10)
+    point(9, records_per_s=1e9)  # of a scorer that nobody has heard of
+    point(1, pipeline="other", records_per_s=1e9)
+    got = now()
+    check((got["state"], got["records_per_s"], got["lag"], got["lag_seconds"], got["latency_p99_ms"], got["model_version"]) == ("running", 100.5, 5, 1, 4, 1) and got["scorers"][0]["scorer"] == "s1", got)
+    beat(2, "waiting", waits_for="registry", why="the registry is away")
+    got = now()
+    check((got["state"], got["waits_for"], got["why"]) == ("waiting", "registry", "the registry is away") and len(got["scorers"]) == 2, got)
+    check(got["lag"] is None and got["lag_seconds"] == 1, f"a lag that one of two told is none: {got}")
+    point(2, records_per_s=1, lag=7, lag_seconds=9)
+    check((now()["lag"], now()["lag_seconds"], now()["records_per_s"]) == (12, 9, 101.5), now())
+    beat(2, "paused", waits_for="paused", why="too many dead letters")
+    check(now()["state"] == "paused", now())
+    beat(2, "stopped")
+    made.produce(PREFIX + "workers", b"no heartbeat", key="s3")
+    made.flush(30)
+    check(now()["state"] == "running" and [s["scorer"] for s in now()["scorers"]] == ["s1"], now())
+    text = call(base)["spec"] + "rollout: {canary: {version: 2, percent: 5}, shadow: {version: 2, topic: orders.shadow}}\n"
+    call("/v1/pipelines", data=text.encode(), headers={"Content-Type": "application/yaml"})
+    check([(s["role"], s["share"], s["version"]) for s in call(base)["serving"]] == [("primary", 95, 1), ("canary", 5, 2), ("shadow", 100, 2)], call(base)["serving"])
+    beat(1, "stopped")
+
+
 def pipelines():
     p.create("orders", 1)
     sid = p.register("orders-value", {"type": "record", "name": "O", "fields": [{"name": "a", "type": "double"}, {"name": "b", "type": "double"}]})
@@ -229,8 +277,9 @@ def pipelines():
     for path, method in (("/v1/pipelines/nobody", "GET"), ("/v1/pipelines/nobody", "DELETE"), ("/v1/pipelines/nobody/dead-letters", "GET"), ("/v1/pipelines/nobody/dead-letters/replay", "POST")):
         call(path, 404, method=method)
     letters(sid)
+    running()
     gone = call("/v1/pipelines/fraud", method="DELETE")
-    check(gone["offset"] == 1 and call("/v1/pipelines")["pipelines"] == [], gone)
+    check(gone["offset"] == 2 and call("/v1/pipelines")["pipelines"] == [], gone)
 
 
 def letters(sid):

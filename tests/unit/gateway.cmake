@@ -16,3 +16,7 @@ pst_test(gateway_key_url SOURCES unit/test_gateway_key_url.c LIBS pst_gateway Op
 # MLflow's interface: filters and orders of searches; facts, jobs and points into experiments and runs.
 pst_test(mlflow_filter SOURCES unit/test_mlflow_filter.c LIBS pst_gateway LABELS unit)
 pst_test(mlflow_fold SOURCES unit/test_mlflow_fold.c LIBS pst_gateway LABELS unit)
+
+add_executable(bench_gateway_load bench/gateway/load.c)
+target_link_libraries(bench_gateway_load PRIVATE pst_flags)
+set_target_properties(bench_gateway_load PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

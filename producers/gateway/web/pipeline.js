@@ -6,18 +6,45 @@ import {short, plain, number} from "./text.js";
 import {Chart, ChartGroup} from "./chart.js";
 import {body} from "./topics.js";
 
-const SCORES_MS = 3000, SCORES = 100, SCORES_AFTER = 3, GAP_S = 30, CURVES_MAX = 6, LETTERS = 20;
+const SCORES_MS = 3000, SCORES = 100, SCORES_AFTER = 3, GAP_S = 30, CURVES_MAX = 6, LETTERS = 20, SPREAD = 2000, BARS = 24;
 
-/* The numbers of a record, by name; one level of what it holds. */
+/* The numbers of a record, by name; one level of what it holds. A list of one is its number. What only tells when is no curve. */
 function numbers(data) {
     const out = [];
     const look = (at, v, deep) => {
+        if (Array.isArray(v) && v.length === 1) v = v[0];
+        if (/(^|[._])(at|time|timestamp)$/i.test(at)) return;
         if (typeof v === "number") out.push([at, v]);
         else if (v && typeof v === "object" && deep < 2) for (const [k, x] of Object.entries(v).slice(0, 20)) look(at ? `${at}.${k}` : k, x, deep + 1);
     };
     look("", data, 0);
     const scores = out.filter(([k]) => /score|pred|prob|output|anomal/i.test(k));
     return (scores.length ? scores : out).slice(0, CURVES_MAX);
+}
+
+/* How often which values come: bars over the newest of them, for those who do not see them in words. */
+class Spread {
+    constructor(parent, title) {
+        this.title = title;
+        this.values = [];
+        this.bars = h("div.bars", {role: "img"});
+        this.ends = h("div.ends");
+        parent.append(h("figure.chart", null, h("figcaption", null, title + ", how often"), this.bars, this.ends));
+    }
+    add(v) {
+        if (!Number.isFinite(v)) return;
+        this.values.push(v);
+        if (this.values.length > SPREAD) this.values.splice(0, SPREAD / 10);
+    }
+    paint() {
+        if (!this.values.length) return;
+        const s = [...this.values].sort((a, b) => a - b), low = s[0], high = s[s.length - 1], width = (high - low) / BARS || 1, counts = new Array(BARS).fill(0);
+        for (const v of s) counts[Math.min(BARS - 1, Math.floor((v - low) / width))]++;
+        const most = Math.max(...counts), at = q => number(s[Math.min(s.length - 1, Math.floor(q * s.length))]);
+        fill(this.bars, counts.map((n, i) => { const bar = h("div", {title: `${number(low + i * width)} to ${number(low + (i + 1) * width)}: ${n}`}); bar.style.height = n ? Math.max(2, 100 * n / most) + "%" : "0"; return bar; }));
+        this.bars.setAttribute("aria-label", `${this.title} of the newest ${s.length} records: from ${number(low)} to ${number(high)}, half of them below ${at(0.5)}, nine tenths below ${at(0.9)}`);
+        fill(this.ends, h("div", null, h("span", null, number(low)), h("span", null, number(high))), h("div.dim", null, h("span", null, `newest ${number(s.length)}: half below `, h("b", null, at(0.5)), ", nine tenths below ", h("b", null, at(0.9)))));
+    }
 }
 
 class Scores {
@@ -28,6 +55,7 @@ class Scores {
         this.said = h("p.hint", {role: "status"}, "reading …");
         this.group = new ChartGroup({x: "time", gap_s: GAP_S});
         this.charts = new Map();
+        this.next = new Map(); // of each partition: the offset behind the last one that was read
         this.box = h("section", {"aria-label": "scores"}, h("h2", null, "Scores over time ", h("a.dim", {href: "#/topics/" + part(topic)}, name(topic, 80))), this.said, this.grid);
         this.ended = false;
         this.again();
@@ -38,6 +66,7 @@ class Scores {
             const d = await get(`v1/topics/${part(this.topic)}/records?limit=${SCORES}`);
             if (this.ended) return;
             for (const r of d.records) this.take(r);
+            this.spread?.paint();
             this.said.textContent = this.seen.size ? "" : "Nothing has come out yet.";
         } catch (e) {
             this.said.textContent = e.message;
@@ -49,14 +78,19 @@ class Scores {
         const key = `${r.partition}/${r.offset}`;
         if (this.seen.has(key)) return;
         this.seen.add(key);
-        for (const [field, v] of numbers(r.value?.data)) {
-            const title = field || "value";
+        const missed = this.next.has(r.partition) && r.offset > this.next.get(r.partition); // more came than are looked at: no line over what was not seen
+        this.next.set(r.partition, r.offset + 1);
+        numbers(r.value?.data).forEach(([field, v], i) => {
+            const title = (field || "value").slice(0, 80);
             if (!this.charts.has(title)) {
-                if (this.charts.size >= CURVES_MAX) continue;
-                this.charts.set(title, new Chart(this.grid, title.slice(0, 80), this.group));
+                if (this.charts.size >= CURVES_MAX) return;
+                this.charts.set(title, new Chart(this.grid, title, this.group));
+                if (!i && !this.spread) this.spread = new Spread(this.grid, title);
             }
-            this.charts.get(title).add(title.slice(0, 80), r.timestamp / 1000, v);
-        }
+            if (missed) this.charts.get(title).add(title, r.timestamp / 1000 - 1e-4, NaN);
+            this.charts.get(title).add(title, r.timestamp / 1000, v);
+            if (!i) this.spread.add(v);
+        });
     }
     end() { this.ended = true; clearTimeout(this.timer); this.group.end(); }
 }
@@ -95,15 +129,21 @@ function letters(pipeline, topics) {
     return h("section", {"aria-label": "dead letters"}, h("h2", null, "Dead letters"), said, counted, newest, h("div.row", null, replay, h("button", {type: "button", onclick: load}, "count again")));
 }
 
+/* The versions that score, with what part of the records each. */
+function versions(serving) {
+    const model = s => [serves("/v1/registry/models") && s.name ? h("a", {href: "#/models/" + part(s.name)}, name(s.name, 80)) : name(s.name || "–", 80), s.version ? ` : ${s.version}` : "", s.alias ? h("span.dim", null, ` @ ${short(s.alias, 60)}`) : ""];
+    return serving?.length ? serving.map(s => h("div", null, model(s), serving.length > 1 && h("span.dim", null, s.role === "shadow" ? " · shadow, beside the others" : ` · ${s.role}, ${number(s.share)} %`))) : null;
+}
+
 /* Into box, below what its scorers say. Returns how it ends. */
 export function desired(box, pipeline) {
     let scores = null, ended = false;
     get("v1/pipelines/" + part(pipeline)).then(p => {
         if (ended) return;
-        const model = p.model || {}, reads = (p.inputs || []).map(t => h("div", null, serves("/v1/topics") ? h("a", {href: "#/topics/" + part(t)}, name(t, 120)) : name(t, 120)));
+        const reads = (p.inputs || []).map(t => h("div", null, serves("/v1/topics") ? h("a", {href: "#/topics/" + part(t)}, name(t, 120)) : name(t, 120)));
         fill(box, h("section", {"aria-label": "what is to run"}, h("h2", null, "What is to run"), p.refused && h("p.wrong", null, short(p.refused, 1000)),
             facts([["published", time(p.time)], ["by", name(p.actor, 80)], ["reads", reads.length ? reads : null], ["writes", p.output && name(p.output, 120)], ["group", p.group && name(p.group, 120)],
-                ["model", model.name && [serves("/v1/registry/models") ? h("a", {href: "#/models/" + part(model.name)}, name(model.name, 80)) : name(model.name, 80), model.alias ? ` @ ${short(model.alias, 60)}` : model.version ? ` : ${model.version}` : ""]]]),
+                [p.serving?.length > 1 ? "versions that score" : "model", versions(p.serving)]]),
             h("details", null, h("summary", null, "its file"), h("pre.small", {tabIndex: 0, role: "region", "aria-label": "its file"}, plain(p.spec).slice(0, 50000))),
             h("p", null, serves("/v1/pipelines", "post") && h("a.button", {href: "#/apply/" + part(pipeline)}, "change it"))));
         if (p.output && serves("/v1/topics/{topic}/records")) box.append((scores = new Scores(p.output)).box);

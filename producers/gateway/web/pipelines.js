@@ -1,7 +1,7 @@
 /* pipelines.js - scoring pipelines: state with its reason, rate, lag and latency as they come. A stretch in which nobody measured is a gap. */
 import {h, fill, name, badge, facts, soon} from "./dom.js";
 import {get, part, serves} from "./api.js";
-import {number} from "./text.js";
+import {number, duration} from "./text.js";
 import {Chart, ChartGroup} from "./chart.js";
 import * as scorers from "./scorers.js";
 import {desired} from "./pipeline.js";
@@ -10,8 +10,9 @@ const GAP_S = 15;
 
 /* Charts and facts of one pipeline, into box. */
 class Pipe {
-    constructor(p, parent) {
+    constructor(p, parent, alone) {
         this.p = p;
+        this.alone = alone; // the only one of the view: all that there is of it
         this.head = h("h2");
         this.facts = h("div");
         this.says = h("ul.says", {"aria-label": "what its scorers say"});
@@ -20,6 +21,10 @@ class Pipe {
         this.rate = new Chart(this.grid, "records per second", this.group);
         this.lag = new Chart(this.grid, "lag, records", this.group);
         this.latency = new Chart(this.grid, "latency", this.group, " ms");
+        if (alone) {
+            this.behind = new Chart(this.grid, "behind", this.group, " s");
+            this.scores = new Chart(this.grid, "scores: a tenth, half, nine tenths are below", this.group);
+        }
         parent.append(h("section.pipe", {"data-name": p.name, "aria-label": "pipeline " + p.name}, this.head, this.facts, this.says, this.grid));
         for (const s of p.samples) this.take(s);
         this.paint();
@@ -30,14 +35,18 @@ class Pipe {
         if (v.lag >= 0) this.lag.add("lag" + who, s.t, v.lag);
         this.latency.add("p50" + who, s.t, v.latency_p50_ms);
         this.latency.add("p99" + who, s.t, v.latency_p99_ms);
+        if (!this.alone) return;
+        if (v.lag_seconds >= 0) this.behind.add("behind" + who, s.t, v.lag_seconds);
+        for (const q of ["p90", "p50", "p10"]) if (q === "p50" || this.p.workers.size < 2) this.scores.add(q + who, s.t, v["score_" + q]);
     }
     paint() {
         const v = this.p.last || {}, [state, why] = scorers.state(this.p), lines = scorers.says(this.p);
         const said = JSON.stringify([v, state, why, lines]);
         if (said === this.said) return;
         this.said = said;
-        fill(this.head, h("a", {href: "#/pipelines/" + part(this.p.name)}, name(this.p.name, 80)), " ", badge(state), why && !lines.length && h("span.dim", null, " " + why));
-        fill(this.facts, facts([["scored", number(v.scored_total)], ["dead letters", number(v.dead_letters_total)], ["model version", v.model_version ? String(v.model_version) : null], ["scorers", String(this.p.workers.size || "–")]]));
+        fill(this.head, this.alone ? "What runs" : h("a", {href: "#/pipelines/" + part(this.p.name)}, name(this.p.name, 80)), " ", badge(state), why && !lines.length && h("span.dim", null, " " + why));
+        fill(this.facts, facts([["records per second", number(v.records_per_s)], ["lag", v.lag >= 0 ? number(v.lag) + " records" : "not known"], ["behind", v.lag_seconds >= 0 ? duration(v.lag_seconds) : null], ["latency p50 / p99", v.latency_p50_ms >= 0 ? `${number(v.latency_p50_ms, 3)} / ${number(v.latency_p99_ms, 3)} ms` : null],
+            ["scored", number(v.scored_total)], ["above the threshold", v.above_threshold_total > 0 ? number(v.above_threshold_total) : null], ["dead letters", number(v.dead_letters_total)], ["model version", v.model_version ? String(v.model_version) : null], ["scorers", String(this.p.workers.size || "–")]]));
         fill(this.says, lines.map(l => h("li", null, name(l, 500))));
     }
     end() { this.group.end(); }
@@ -50,7 +59,7 @@ export function open(root, args) {
     if (only) fill(none, "Nothing has been heard of this pipeline yet.");
     function show(p) {
         if (only && p.name !== only) return null;
-        if (!pipes.has(p.name)) { pipes.set(p.name, new Pipe(p, box)); none.hidden = true; }
+        if (!pipes.has(p.name)) { pipes.set(p.name, new Pipe(p, box, p.name === only)); none.hidden = true; }
         return pipes.get(p.name);
     }
     for (const p of [...scorers.pipelines.values()].sort((a, b) => a.name.localeCompare(b.name))) show(p);
