@@ -308,15 +308,22 @@ static char *from_root(const char *path)
 static int start_gateway(up *u, const char *port, pst_err *err)
 {
     const local_up_opts *o = u->o;
-    char *users = from_root(o->users), *jwks = from_root(o->jwks), *cert = from_root(o->tls_cert), *key = from_root(o->tls_key);
+    char *users = from_root(o->users), *jwks = from_root(o->jwks), *cert = from_root(o->tls_cert), *key = from_root(o->tls_key),
+         *ca = from_root(o->jwks_ca);
+    char rate[24], burst[24];
+    snprintf(rate, sizeof rate, "%lld", (long long)o->user_rate);
+    snprintf(burst, sizeof burst, "%lld", (long long)o->user_burst);
     const char *const more[][2] = {{"--tls-cert", cert},
                                    {"--tls-key", key},
                                    {"--users", users},
                                    {"--jwks", jwks},
+                                   {"--jwks-ca", ca},
+                                   {"--user-rate", rate},
+                                   {"--user-burst", burst},
                                    {"--jwt-issuer", o->jwt_issuer},
                                    {"--jwt-audience", o->jwt_audience},
                                    {"--jwt-role", o->jwt_role}};
-    const char *args[20] = {"gateway", "--port", port};
+    const char *args[26] = {"gateway", "--port", port};
     size_t n = 3;
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         if (more[i][1]) {
@@ -326,6 +333,7 @@ static int start_gateway(up *u, const char *port, pst_err *err)
     int rc = local_services_add(&u->services, "gateway", args, err);
     free(users);
     free(jwks);
+    free(ca);
     free(cert);
     free(key);
     return rc;

@@ -12,12 +12,13 @@ typedef struct local_up_opts {
     const char *without; /* "trainer,lcm,…" or NULL */
     pst_opt_list with;   /* sinks (with.h) */
     int64_t registry_port, gateway_port;
-    int64_t max_wait_us;                                     /* for the broker */
-    int64_t log_mib;                                         /* a log is put aside at this size */
-    const char *tls_cert, *tls_key;                          /* the gateway's; NULL = plain HTTP */
-    const char *users;                                       /* of the gateway, in place of its token; NULL = none */
-    const char *jwks, *jwt_issuer, *jwt_audience, *jwt_role; /* of the gateway, likewise; role NULL = its default */
-    const char *isolation;                                   /* the LCM's floor, checked; NULL = none */
+    int64_t max_wait_us;                                               /* for the broker */
+    int64_t log_mib;                                                   /* a log is put aside at this size */
+    const char *tls_cert, *tls_key;                                    /* the gateway's; NULL = plain HTTP */
+    const char *users;                                                 /* of the gateway, in place of its token; NULL = none */
+    const char *jwks, *jwks_ca, *jwt_issuer, *jwt_audience, *jwt_role; /* of the gateway, likewise; role NULL = its default */
+    int64_t user_rate, user_burst;                                     /* of the gateway */
+    const char *isolation;                                             /* the LCM's floor, checked; NULL = none */
 } local_up_opts;
 
 /* Runs the platform until told to stop; with detach returns once it is ready, or with the reason why not. */

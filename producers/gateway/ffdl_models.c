@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIST_MAX = 1000, BODY_MAX = 128 << 20, PATCH_MAX = 4096, PARTS_MAX = 8, UPLOADS_MAX = 4 };
+enum { LIST_MAX = 50000, STORE_PAGE = 1000, LIST_TURN_US = 1000, BODY_MAX = 128 << 20, PATCH_MAX = 4096, PARTS_MAX = 8, UPLOADS_MAX = 4 };
 
 /* ---- POST ------------------------------------------------------------------------------------------------------------------ */
 
@@ -257,26 +257,70 @@ static void delete (void *arg, pst_http_req *req)
 
 /* ---- GET ------------------------------------------------------------------------------------------------------------------- */
 
-static void list(void *arg, pst_http_req *req)
+/* FfDL's list has no pages: it is all jobs. They come from the store by pages, one a turn of the loop, so that nobody else waits for a long list. */
+typedef struct listing {
+    gw_state *g;
+    pst_http_req *req;
+    char *user, *last; /* last: the id that the page before ended with */
+    int64_t last_time;
+    json_t *models;
+    pst_timer *timer;
+} listing;
+
+static void listing_end(listing *l)
 {
-    gw_state *g = arg;
-    pst_err err = {0};
-    json_t *docs = NULL, *doc, *models = json_array();
+    PST_ASSERT(l->g->afters > 0);
+    l->g->afters--;
+    pst_timer_free(l->timer);
+    json_decref(l->models);
+    free(l->user);
+    free(l->last);
+    free(l);
+}
+
+/* How many the page had; < 0: err. That the Trainer has not made the store yet is a page without jobs. */
+static int take_page(listing *l, pst_err *err)
+{
+    json_t *docs = NULL, *doc;
     size_t i;
-    char *user = gw_ffdl_user(req);
-    pst_store *s = gw_store_lock(g, &err);
-    int rc = s ? pst_store_list(s, "jobs", &(pst_store_query){.user = user, .limit = LIST_MAX}, &docs, &err) : err.code;
-    gw_store_unlock(g);
+    pst_store_query q = {.user = l->user, .after = l->last, .after_time = l->last_time, .limit = STORE_PAGE};
+    pst_store *s = gw_store_lock(l->g, err);
+    int rc = s ? pst_store_list(s, "jobs", &q, &docs, err) : err->code;
+    gw_store_unlock(l->g);
     json_array_foreach(docs, i, doc) if (strcmp(pst_json_str(doc, "state", ""), "REJECTED")) /* FfDL knows none */
-        json_array_append_new(models, gw_ffdl_model(doc));
-    if (rc < 0 && rc != PST_ENOTFOUND) { /* that: the Trainer has not made the store yet, so there are no jobs */
-        gw_ffdl_fail(req, 500, err.text);
-        json_decref(models);
-    } else {
-        pst_http_reply_json(req, 200, json_pack("{s:o}", "models", models));
+        json_array_append_new(l->models, gw_ffdl_model(doc));
+    size_t n = json_array_size(docs);
+    if (n) {
+        free(l->last);
+        l->last = pst_strdup(pst_json_str(json_array_get(docs, n - 1), "training_id", ""));
+        l->last_time = pst_json_int(json_array_get(docs, n - 1), "submitted_at", 0);
     }
     json_decref(docs);
-    free(user);
+    return rc < 0 && rc != PST_ENOTFOUND ? rc : (int)n;
+}
+
+static void list_on(void *arg)
+{
+    listing *l = arg;
+    pst_err err = {0};
+    int n = pst_http_gone(l->req) ? 0 : take_page(l, &err);
+    if (n == STORE_PAGE && json_array_size(l->models) < LIST_MAX)
+        return;
+    if (n < 0)
+        gw_ffdl_fail(l->req, 500, err.text);
+    else if (n == STORE_PAGE)
+        gw_ffdl_fail(l->req, 500, "there are more jobs than fit into one list; GET /v1/jobs gives them by pages");
+    else
+        pst_http_reply_json(l->req, 200, json_pack("{s:O}", "models", l->models));
+    listing_end(l);
+}
+
+static void list(void *arg, pst_http_req *req)
+{
+    listing *l = pst_alloc(sizeof *l);
+    *l = (listing){.g = arg, .req = req, .user = gw_ffdl_user(req), .models = json_array()};
+    l->g->afters++;
+    l->timer = pst_timer_new(l->g->loop, 0, LIST_TURN_US, list_on, l);
 }
 
 static void show(void *arg, pst_http_req *req)

@@ -120,6 +120,10 @@ static int use_users(gw_state *g, const gateway_opts *o, pst_err *err)
         gw_users_free(users);
     else
         rc = gw_who_use_users(g->who, g->loop, users, bearer, err);
+    char *kept = pst_fs_join(pst_setting_full(&g->client->settings->state_dir), "logged-out.json");
+    if (!rc)
+        rc = gw_who_remember(g->who, kept, err);
+    free(kept);
     gw_who_limit(g->who, (int)o->user_rate, (int)o->user_burst);
     return rc;
 }

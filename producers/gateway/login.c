@@ -61,7 +61,9 @@ static const gw_answer to_login[] = {{303, "on to the page's place of this user,
                                      {404, "there are no users here: the one token opens the page", GW_PROBLEM},
                                      {503, "too many passwords are being looked at", GW_PROBLEM},
                                      {0}},
-                       to_logout[] = {{204, "the cookie is taken back", NULL, NULL}, {0}},
+                       to_logout[] = {{204, "the cookie is taken back", NULL, NULL},
+                                      {500, "it is, but a start of the gateway forgets that: it could not be written down", GW_PROBLEM},
+                                      {0}},
                        to_me[] = {{200, "the caller", "application/json", "Me"}, {0}};
 
 static const gw_route routes[] = {

@@ -11,9 +11,9 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
-#include "common/base/map.h"
 #include "producers/gateway/caller.h"
 #include "producers/gateway/ffdl.h"
+#include "producers/gateway/logged_out.h"
 #include "producers/gateway/login.h"
 #include "producers/gateway/mlflow.h"
 #include "producers/gateway/oip.h"
@@ -45,10 +45,10 @@ struct gw_who {
     gw_bearer *bearer; /* NULL: the one token, or nobody is asked */
     gw_verifier *verifier;
     gw_session_key session_key;
-    pst_timer *look;    /* at the users' file */
-    pst_map logged_out; /* name → until when the sessions before it would have been good, as int64_t */
-    unsigned keys;      /* counts the provider's sets of keys */
-    gw_rate *rate;      /* NULL: no limit */
+    pst_timer *look; /* at the users' file */
+    gw_logged_out *logged_out;
+    unsigned keys; /* counts the provider's sets of keys */
+    gw_rate *rate; /* NULL: no limit */
     pst_http *http;
 };
 
@@ -63,6 +63,7 @@ static char *derive(const char *what, const char *token)
 gw_who *gw_who_new(const char *token)
 {
     gw_who *w = pst_alloc(sizeof *w);
+    gw_logged_out_open(NULL, &w->logged_out, NULL); /* cannot fail: nothing is read */
     if (token) {
         w->token = pst_strdup(token);
         w->cookie = derive("cookie of the page", token);
@@ -71,6 +72,17 @@ gw_who *gw_who_new(const char *token)
         free(place);
     }
     return w;
+}
+
+int gw_who_remember(gw_who *w, const char *path, pst_err *err)
+{
+    gw_logged_out *kept = NULL;
+    int rc = gw_logged_out_open(path, &kept, err);
+    if (rc < 0)
+        return rc;
+    gw_logged_out_free(w->logged_out);
+    w->logged_out = kept;
+    return 0;
 }
 
 void gw_who_stop(gw_who *w)
@@ -87,7 +99,7 @@ void gw_who_free(gw_who *w)
     gw_users_free(w->users);
     gw_bearer_free(w->bearer);
     gw_rate_free(w->rate);
-    pst_map_done(&w->logged_out, free);
+    gw_logged_out_free(w->logged_out);
     pst_timer_free(w->look);
     explicit_bzero(&w->session_key, sizeof w->session_key);
     free(w->token);
@@ -108,13 +120,6 @@ static void bound_of(const gw_who *w, const char *name, char ret_hex[65])
     free(text);
 }
 
-/* A session that would have been good until until_s was begun before its user logged out. */
-static bool is_logged_out(const gw_who *w, const char *name, int64_t until_s)
-{
-    const int64_t *before_s = pst_map_get(&w->logged_out, name);
-    return before_s && until_s <= *before_s;
-}
-
 static bool stays(void *arg, const void *data)
 {
     const gw_who *w = arg;
@@ -124,7 +129,7 @@ static bool stays(void *arg, const void *data)
         return true; /* the one token */
     if (c->until_s && pst_now_us() / 1000000 >= c->until_s)
         return false;
-    if (!strcmp(c->via, "session") && is_logged_out(w, c->name, c->until_s))
+    if (!strcmp(c->via, "session") && gw_logged_out_is(w->logged_out, c->name, c->until_s))
         return false;
     bound_of(w, c->name, bound);
     return !strcmp(bound, c->bound) && (strcmp(c->via, "token") || c->keys == w->keys);
@@ -352,10 +357,7 @@ static char *place_of(const gw_who *w, const char *name)
 
 static void set_session(gw_who *w, pst_http_req *req, const gw_user *u)
 {
-    const int64_t *before_s = pst_map_get(&w->logged_out, u->name);
-    int64_t until_s = pst_now_us() / 1000000 + SESSION_S;
-    if (before_s && until_s <= *before_s) /* logged out in this very second */
-        until_s = *before_s + 1;
+    int64_t until_s = gw_logged_out_until(w->logged_out, u->name, pst_now_us() / 1000000, SESSION_S);
     gw_caller c = caller_of(u, "password", until_s);
     gw_caller_set(req, &c);
     char *place = place_of(w, u->name), *value = gw_session_make(&w->session_key, u->name, u->secret, until_s),
@@ -461,7 +463,7 @@ static const gw_user *user_of_cookie(const gw_who *w, const pst_http_req *req, i
     if (u && !gw_session_is(&w->session_key, value, u->secret, pst_now_us() / 1000000))
         u = NULL;
     *ret_until_s = u ? gw_session_until(value) : 0;
-    if (u && is_logged_out(w, u->name, *ret_until_s))
+    if (u && gw_logged_out_is(w->logged_out, u->name, *ret_until_s))
         u = NULL;
     char *place = u ? place_of(w, u->name) : NULL;
     if (place && !pst_secret_equal(pst_http_place(req), place))
@@ -513,17 +515,22 @@ void gw_who_login(gw_who *w, pst_http_req *req, const char *name, const char *pa
 void gw_who_logout(gw_who *w, pst_http_req *req)
 {
     const char *name = gw_caller_name(req);
+    pst_err err = {0};
     if (name) {
-        int64_t *before_s = pst_alloc(sizeof *before_s);
-        *before_s = pst_now_us() / 1000000 + SESSION_S;
-        free(pst_map_put(&w->logged_out, name, before_s));
+        gw_logged_out_note(w->logged_out, name, pst_now_us() / 1000000, SESSION_S, &err);
         pst_http_end_streams(w->http, stays, w, "logged out");
     }
     const char *place = pst_http_place(req);
     char *cookie = pst_sprintf("%s=; Path=/%s%sMax-Age=0; %s", w->cookie_name, place ? place : "", place ? "/; " : "; ", w->kept);
     pst_http_add_header(req, "Set-Cookie", cookie);
     pst_http_add_header(req, "Clear-Site-Data", "\"storage\"");
-    pst_http_reply(req, 204, NULL, NULL, 0);
+    if (err.code)
+        pst_http_problem(req, 500, "not-kept", NULL,
+                         "you are logged out, but it could not be written down: a start of the gateway forgets it");
+    else
+        pst_http_reply(req, 204, NULL, NULL, 0);
+    if (err.code)
+        pst_log_err("gateway", &err);
     free(cookie);
 }
 

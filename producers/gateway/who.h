@@ -25,6 +25,8 @@ gw_who *gw_who_new(const char *token);
 /* From here on users are asked, not for the token: that is what sessions rest on. Takes users, which may be NULL (tokens alone), and bearer. Before
  * gw_who_guard. */
 int gw_who_use_users(gw_who *w, pst_loop *loop, gw_users *take_users, gw_bearer *take_bearer, pst_err *err);
+/* Logouts are written to this file, and were, by a gateway before this one (logged_out.h). Without it they last as long as the process. */
+int gw_who_remember(gw_who *w, const char *path, pst_err *err);
 /* Each user may send so many requests a second, and so many at once; per_second 0: any number. After gw_who_use_users. */
 void gw_who_limit(gw_who *w, int per_second, int burst);
 /* Whoever was let in, and has a stream open, is out within a second when his session or token ends, when he logs out, or when his line or the provider's keys change. */

@@ -3,7 +3,44 @@ import datetime, subprocess, json, shutil, sys
 from kit import *
 
 EX = ROOT / "examples"
+
+
+def made_data(shape, known, model, live, out, n, judge, *more):
+    """One of the shapes from end to end: what is known into a topic, a job that learns from it, a pipeline over what is new, and its scores judged."""
+    for seed, count, topic, flags in ((7, 3000, known, ()), (8, n, live, more)):
+        text = subprocess.run([sys.executable, EX / "data.py", shape, "--seed", str(seed), "-n", str(count), *flags], capture_output=True, text=True, check=True, timeout=60 * PATIENCE).stdout
+        again = subprocess.run([sys.executable, EX / "data.py", shape, "--seed", str(seed), "-n", str(count), *flags], capture_output=True, text=True, check=True, timeout=60 * PATIENCE).stdout
+        check(text == again and len(text.splitlines()) == count + 1, f"{shape}: a seed does not make the same data")
+        p.cli("source", "file", "-", "--format", "csv", "--topic", topic, input=text)
+    r = p.cli("submit", EX / shape / "manifest.yml", "--wait", timeout=120)
+    check(p.show(r.stdout.strip())["model"]["name"] == model, f"{shape}: {p.show(r.stdout.strip())}")
+    p.cli("pipelines", "apply", EX / shape / "pipeline.yml")
+    scores = [p.decode(m.value()) for m in p.read(out, lambda ms: len(ms) >= n, 60)]
+    check(len(scores) == n, f"{shape}: {len(scores)} scores of {n} records")
+    judge(scores)
+
+
+def right(field, name=str):
+    """A judge: so many of a hundred are read as what they are."""
+    def judge(scores):
+        good = sum(s["label"] == name(s["passthrough"][field]) for s in scores)
+        check(good >= 0.9 * len(scores), f"{good} of {len(scores)} are right, the first is {scores[0]}")
+        check(len({s["label"] for s in scores}) > 1, f"all have one label: {scores[0]}")
+    return judge
+
+
+def broken_machine(scores):
+    """The last tenth is of a broken one: the threshold that the model brings tells most of it, and little of what is sound."""
+    odd = [bool(s["anomaly"]) for s in scores]
+    late, early = odd[-len(odd) // 10:], odd[:-len(odd) // 10]
+    check(sum(late) > 0.9 * len(late) and sum(early) < 0.1 * len(early), f"{sum(late)} of {len(late)} broken and {sum(early)} of {len(early)} sound records are told as odd; {scores[-1]}")
+
+
 with Platform() as p:
+    made_data("fraud", "payments.known", "payments-fraud", "payments", "payments.scores", 1000, lambda scores: check(0.005 < sum(s["label"] == "1" for s in scores) / len(scores) < 0.05, f"{scores[:2]}"))
+    made_data("sensors", "machines.sound", "machines-ae", "machines", "machines.scores", 500, broken_machine, "--broken")
+    made_data("digits", "digits.known", "digits", "digits", "digits.read", 300, right("digit"))
+    made_data("messages", "messages.known", "messages-spam", "messages", "messages.read", 300, right("label"))
     r = p.cli("submit", EX / "shell-learner/manifest.yml", EX / "shell-learner", "--wait", timeout=120)
     check(p.show(r.stdout.strip())["state"] == "COMPLETED", "the shell learner did not complete")
     r = p.cli("submit", EX / "python-learner/manifest.yml", EX / "python-learner", "--wait", timeout=120)

@@ -300,6 +300,21 @@ def halt_and_delete():
     error(ask("DELETE", f"/v1/models/{id}"), 404)
 
 
+def long_list(old):
+    """FfDL's list has no pages: a job behind 2,500 newer ones stands in it, too. They are put into the view, which is what lists are made of."""
+    import sqlite3
+    db = sqlite3.connect(next((p.dir / "state").glob("*.db")), timeout=30)
+    doc, user = db.execute("SELECT doc, user FROM docs WHERE collection = 'jobs' AND id = ?", (old,)).fetchone()
+    newer = [json.loads(doc) | {"training_id": f"training-newer-{i:04}", "submitted_at": json.loads(doc)["submitted_at"] + 1 + i // 2} for i in range(2500)]
+    with db:
+        db.executemany("INSERT INTO docs VALUES('jobs', ?, 1, 0, ?, ?, ?, ?)", [(d["training_id"], d["state"], user, d["submitted_at"], json.dumps(d)) for d in newer])
+    listed = [m["model_id"] for m in json.loads(ask("GET", "/v1/models?version=2017-02-13")[2])["models"]]
+    with db:
+        db.execute("DELETE FROM docs WHERE id LIKE 'training-newer-%'")
+    db.close()
+    check(old in listed and len(listed) == len(set(listed)) and {d["training_id"] for d in newer} <= set(listed), f"{len(listed)} jobs are listed, {len(set(listed))} different; the oldest {'is' if old in listed else 'is not'} there")
+
+
 def slow_readers():
     """A log that is longer than what sockets hold: who reads slowly gets every line all the same, and the gateway's memory does not grow by it."""
     id = post(ffdl_manifest("loud", "true"), zipped({"a": "1"}))[1]["location"].removeprefix("/v1/models/")
@@ -363,6 +378,7 @@ with Platform() as p:
     bad_uploads()
     halt_and_delete()
     cors_and_test_stream()
+    long_list(one)
     slow_readers()
     ends_at_once()
     print("FfDL's eleven operations: a whole run, and their refusals")

@@ -7,6 +7,7 @@ pst_test(gateway_ffdl SOURCES unit/test_gateway_ffdl.c LIBS pst_gateway LABELS u
 pst_test(gateway_pour SOURCES unit/test_gateway_pour.c LIBS pst_gateway LABELS unit threads)
 # Users: the file, sessions, and every route asked by every role.
 pst_test(gateway_users SOURCES unit/test_gateway_users.c LIBS pst_gateway LABELS unit threads)
+pst_test(gateway_logged_out SOURCES unit/test_gateway_logged_out.c LIBS pst_gateway LABELS unit)
 pst_test(gateway_sessions SOURCES unit/test_gateway_sessions.c LIBS pst_gateway LABELS unit threads)
 if(NOT TARGET OpenSSL::Crypto)
   find_package(OpenSSL REQUIRED) # signs
