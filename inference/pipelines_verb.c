@@ -167,6 +167,8 @@ static int show(pst_verb_run *v, const pst_map *all)
         fprintf(stderr, "… %zu more bytes; penstock pipelines show %s > FILE writes all of it\n", len - shown, v->args[0]);
     if (!v->settings.quiet)
         score_rollout_tell(v->client, s, stderr); /* not into the file that is applied again */
+    if (!v->settings.quiet)
+        score_drift_tell(v->client, s->name, stderr);
     return 0;
 }
 

@@ -343,3 +343,44 @@ void score_rollout_tell(pst_client *c, const pst_pipeline_spec *s, FILE *f)
     pst_models_free(t.models);
     pst_pipeline_free(p);
 }
+
+/* worker → its line, of the newest heartbeat. */
+typedef struct drifting {
+    pst_client *c;
+    const char *pipeline;
+    pst_map lines;
+} drifting;
+
+static const char *detail(const pst_worker_state *w, const char *key)
+{
+    for (size_t i = 0; i < w->n_details; i++)
+        if (!strcmp(w->details[i].key, key))
+            return w->details[i].value;
+    return NULL;
+}
+
+static int hear_worker(void *arg, const char *key, const pst_record *r, pst_err *err)
+{
+    drifting *d = arg;
+    pst_worker_state w;
+    if (!r->value || pst_codec_decode(d->c->codec, &pst_worker_state_type, r->value, r->value_len, r->timestamp_ms, &w, NULL) < 0)
+        return 0;
+    const char *of = detail(&w, "pipeline"), *drift = detail(&w, "drift");
+    if (of && !strcmp(of, d->pipeline)) {
+        bool gone = !strcmp(w.state, "stopped") || !drift;
+        free(gone ? pst_map_take(&d->lines, w.worker_id) : pst_map_put(&d->lines, w.worker_id, pst_strdup(drift)));
+    }
+    pst_event_clear(&pst_worker_state_type, &w);
+    return 0;
+}
+
+void score_drift_tell(pst_client *c, const char *pipeline, FILE *f)
+{
+    drifting d = {.c = c, .pipeline = pipeline};
+    pst_err e = {0};
+    if (pst_client_scan(c, PST_TOPIC_WORKERS, NULL, hear_worker, &d, &e) == 0)
+        for (size_t i = 0; i < d.lines.n; i++)
+            if (d.lines.at[i].key)
+                fprintf(f, "drift, %s: %.400s\n", d.lines.at[i].key, (const char *)d.lines.at[i].value);
+    pst_map_done(&d.lines, free);
+}

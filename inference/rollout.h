@@ -21,5 +21,7 @@ int score_rollout_promote(pst_verb_run *v, const pst_pipeline_spec *s, const sco
 int score_rollout_back(pst_verb_run *v, const pst_pipeline_spec *s, const score_rollout_opts *o);
 /* Who has which part, and whether the canary rests, in lines on f. Outages are passed over: what is shown is more than was asked for. */
 void score_rollout_tell(pst_client *c, const pst_pipeline_spec *s, FILE *f);
+/* What its scorers say of drift, a line each; nothing where none does. */
+void score_drift_tell(pst_client *c, const char *pipeline, FILE *f);
 
 #endif

@@ -15,7 +15,9 @@
  *                            standardised space: a scorer of type reconstruction_error takes it in place of comparing input and output
  *     penstock.threshold     number: scores above it are unusual (99.5th percentile of the training error)
  *     penstock.labels        JSON list of the classes' names, in the order of the probabilities (last output)
- *     penstock.statistics    JSON list {"field", "mean", "std", "min", "max"} of the training data, after scale and offset
+ *     penstock.statistics    JSON list {"field", "mean", "std", "min", "max", "edges", "shares"} of the training data, after scale and offset, by slot: the
+ *                            bins are (edge i-1, edge i], of nine edges at most, and shares of them one more; bins of the first 200 slots only
+ *     penstock.score_statistics  JSON object {"edges", "shares"} of the first number of the scores of the training data
  *     penstock.trained_on    JSON list {"topic", "partition", "from", "to"}
  *     penstock.metrics       JSON object name → number
  *     penstock.training_id, penstock.generation

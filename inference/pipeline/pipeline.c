@@ -320,6 +320,17 @@ static int read_rollout(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     return check_budget(r, c, p);
 }
 
+static int read_drift(pipeline_reader *r, const json_t *root, pst_pipeline *p)
+{
+    json_t *o;
+    int rc;
+    if ((rc = pipeline_reader_section(r, root, "drift", &o)) < 0 || !o)
+        return rc;
+    if ((rc = pipeline_reader_check_keys(r, o, "drift")) < 0 || (rc = pipeline_reader_num(r, o, "drift", "psi", &p->drift_psi)) < 0)
+        return rc;
+    return pipeline_reader_whole(r, o, "drift", "over", &p->drift_over);
+}
+
 /* All that a published pipeline may not set, in one refusal, by the line of the first. */
 static int check_tuning(pipeline_reader *r, const json_t *kafka)
 {
@@ -503,7 +514,7 @@ static int parse(const char *text, size_t len, const char *file, bool published,
         (rc = read_rest(&r, root, p)) < 0 || (rc = read_input(&r, root, p)) < 0 || (rc = read_model(&r, root, p)) < 0 ||
         (rc = read_features(&r, root, p)) < 0 || (rc = read_output(&r, root, p)) < 0 || (rc = read_score(&r, root, p)) < 0 ||
         (rc = read_batching(&r, root, p)) < 0 || (rc = read_errors(&r, root, p)) < 0 || (rc = read_rollout(&r, root, p)) < 0 ||
-        (rc = read_kafka(&r, root, p)) < 0)
+        (rc = read_drift(&r, root, p)) < 0 || (rc = read_kafka(&r, root, p)) < 0)
         goto out;
     rc = check_whole(&r, root, p);
 out:

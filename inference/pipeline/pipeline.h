@@ -116,6 +116,9 @@ typedef struct pst_pipeline {
     bool has_tolerance; /* numbers of shadow and primary that lie no farther apart are equal */
     double tolerance;
 
+    double drift_psi;   /* a feature beyond it is told */
+    int64_t drift_over; /* records of a window; 0 = nobody asks */
+
     size_t inflight_bytes, model_bytes, arena_bytes; /* limits */
     char *device;                                    /* "auto", "cpu", "cuda", "cuda:0" */
     int64_t threads;                                 /* of one run of the model */

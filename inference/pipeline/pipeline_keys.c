@@ -31,6 +31,9 @@ static const pst_key rows[] = {
              "librdkafka for now."},
     {"pipeline", "errors", PST_KEY_MAPPING, .help = "What becomes of records that cannot be scored."},
     {"pipeline", "rollout", PST_KEY_MAPPING, .help = "A second version beside the one in use."},
+    {"pipeline", "drift", PST_KEY_MAPPING,
+     .help = "Lays what the model is given beside its training data, which models of the built-in learner carry. Costs time for each "
+             "feature of each record."},
     {"pipeline", "limits", PST_KEY_MAPPING, .help = "What a scorer may hold."},
     {"pipeline", "device", PST_KEY_TEXT, .form = "`auto`, `cpu`, `cuda`, `cuda:N`", .def = "auto",
      .help = "Where the model runs. A GPU computes models of one tree ensemble or of dense layers; `auto` takes it where it is "
@@ -136,6 +139,10 @@ static const pst_key rows[] = {
     {"rollout.shadow", "tolerance", PST_KEY_NUMBER, .lo = 0, .hi = 1e300,
      .help = "Scores of shadow and primary that lie no farther apart count as equal; labels are equal or not. Without it the side of "
              "the threshold decides, and where there is none, nothing is judged."},
+
+    {"drift", "psi", PST_KEY_NUMBER, .lo = 0.001, .hi = 100, .def = "0.2",
+     .help = "A feature, or the score, whose population stability index lies beyond it is told in the log."},
+    {"drift", "over", PST_KEY_WHOLE, .lo = 100, .hi = 1e9, .def = "5000", .help = "Records of a window."},
 
     {"limits", "inflight_bytes", PST_KEY_BYTES, .lo = 1 << 16, .hi = 1099511627776.0, .def = "64MiB",
      .help = "Records read and not yet committed; beyond it no more are fetched."},

@@ -225,6 +225,7 @@ int scorer_emit(scorer *s, const pst_fate *f)
     if (rc == 0) {
         s->round.non_finite += f->non_finite; /* whatever policy made of it */
         scorer_canary_had(s, f);
+        scorer_drift_had(s, f);
         score_reports_record(s->reports, f);
     }
     return rc;

@@ -5,6 +5,7 @@
 
 #include "common/base/dump.h"
 #include "common/platform/client.h"
+#include "inference/core/drift.h"
 #include "inference/run/score_follow.h"
 #include "inference/run/score_note.h"
 #include "inference/run/score_round.h"
@@ -55,6 +56,9 @@ typedef struct scorer {
     int partitions_least; /* of the inputs: a record of another partition says that its topic has grown */
     score_round round;
     score_reports *reports;
+    pst_drift *drift; /* of the primary's input; NULL = it has no training statistics, or nobody asks */
+    const pst_binding *drift_of;
+    int drift_version;   /* its: memory is used again */
     pst_budget budget;   /* of the canary: what is committed */
     bool canary_stopped; /* it rests until the spec changes */
     char canary_why[480];
@@ -133,6 +137,10 @@ bool scorer_canary_judge(scorer *s);                              /* before a co
 void scorer_canary_commit(scorer *s, bool stops, bool committed); /* with what was judged */
 /* Its model fails on every record, so that a round cannot even be computed. True: it rests, and the records may come again. */
 bool scorer_canary_gives_up(scorer *s, const pst_err *why);
+
+/* score_drift.c */
+void scorer_drift_had(scorer *s, const pst_fate *f); /* a record that went out */
+void scorer_drift_end(scorer *s);
 
 /* score_dump.c: what it holds (common/base/dump.h); arg is the scorer. */
 void scorer_dump(void *arg, json_t *to);

@@ -567,6 +567,7 @@ static void tear_down(scorer *s)
     for (int v = 0; v < 3; v++)
         score_model_news_done(&s->held[v]);
     score_work_free(s->work);
+    scorer_drift_end(s);
     pst_score_core_free(s->core);
     for (size_t i = 0; s->inputs && i < s->p->n_topics; i++)
         free(s->inputs[i].dlq);

@@ -86,6 +86,7 @@ void score_stats_free(score_stats *s)
     pst_metrics_free(s->set);
     pst_waits_free(s->waiting);
     pthread_mutex_destroy(&s->wait_lock);
+    pst_map_done(&s->drift, free);
     free(s->wait_file);
     free(s);
 }
@@ -217,6 +218,32 @@ out:
     free(text);
     if (changed)
         tell_now(s);
+}
+
+typedef struct drift_gauge {
+    pst_metric *metric;
+    double psi; /* NaN = not of this model */
+} drift_gauge;
+
+void score_stats_drift(score_stats *s, const score_drift_value *at, size_t n, const char *worst)
+{
+    pthread_mutex_lock(&s->wait_lock);
+    for (size_t i = 0; !n && i < s->drift.n; i++) {
+        drift_gauge *g = s->drift.at[i].value;
+        pst_metric_set(g->metric, g->psi = NAN);
+    }
+    for (size_t i = 0; i < n; i++) {
+        drift_gauge *g = pst_map_get(&s->drift, at[i].name);
+        if (!g) {
+            g = pst_alloc(sizeof *g);
+            g->metric = pst_metric_of(s->set, PST_METRIC_SCORER_DRIFT, s->pipeline, at[i].name, NULL);
+            pst_map_put(&s->drift, at[i].name, g);
+        }
+        pst_metric_set(g->metric, g->psi = at[i].psi);
+    }
+    s->drift_told = n == 0;
+    put_text(s->drift_worst, sizeof(s->drift_worst), worst);
+    pthread_mutex_unlock(&s->wait_lock);
 }
 
 void score_stats_canary_stopped(score_stats *s, const char *why)
@@ -433,6 +460,30 @@ static void send_event(struct pst_stats_threads *t, pst_producer *p, pst_topic t
     pst_buf_done(&value);
 }
 
+/* A window makes one point, in a group of its own: feature → PSI. */
+static void send_drift(score_stats *s, pst_producer *p)
+{
+    struct pst_stats_threads *t = s->threads;
+    pst_metric_point m = {.generation = t->generation, .time = pst_now_us(), .has_step = true, .step = (int64_t)s->records};
+    pthread_mutex_lock(&s->wait_lock);
+    bool news = !s->drift_told;
+    for (size_t i = 0; news && i < s->drift.n; i++) {
+        const drift_gauge *g = s->drift.at[i].value;
+        if (s->drift.at[i].key && !isnan(g->psi))
+            pst_dbl_map_set(&m.values, &m.n_values, s->drift.at[i].key, g->psi);
+    }
+    s->drift_told = true;
+    pthread_mutex_unlock(&s->wait_lock);
+    if (!m.n_values)
+        return;
+    m.rindex = t->rindex++;
+    m.training_id = pst_sprintf("pipeline:%s", s->pipeline);
+    m.process = pst_strdup(t->worker_id);
+    m.group = pst_strdup("drift");
+    send_event(t, p, PST_TOPIC_METRICS, &pst_metric_point_type, m.training_id, &m);
+    pst_event_clear(&pst_metric_point_type, &m);
+}
+
 static void send_point(score_stats *s, pst_producer *p)
 {
     struct pst_stats_threads *t = s->threads;
@@ -447,6 +498,7 @@ static void send_point(score_stats *s, pst_producer *p)
     fill_values(s, t, &m);
     send_event(t, p, PST_TOPIC_METRICS, &pst_metric_point_type, m.training_id, &m);
     pst_event_clear(&pst_metric_point_type, &m);
+    send_drift(s, p);
 }
 
 /* state NULL: found from what the scorer does now; else the last word of one that ends. */
@@ -484,6 +536,8 @@ static void send_heartbeat(score_stats *s, pst_producer *p, const char *state)
         pst_str_map_set(&w.details, &w.n_details, "model_refused", s->refused);
     if (*s->canary_why)
         pst_str_map_set(&w.details, &w.n_details, "canary_stopped", s->canary_why);
+    if (*s->drift_worst)
+        pst_str_map_set(&w.details, &w.n_details, "drift", s->drift_worst);
     pthread_mutex_unlock(&s->wait_lock);
     send_event(t, p, PST_TOPIC_WORKERS, &pst_worker_state_type, t->worker_id, &w);
     pst_event_clear(&pst_worker_state_type, &w);

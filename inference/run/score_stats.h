@@ -6,6 +6,7 @@
 #define PST_INFERENCE_RUN_SCORE_STATS_H
 
 #include "common/base/dump.h"
+#include "common/base/map.h"
 #include "common/base/metrics.h"
 #include "common/base/settings.h"
 #include "common/loop/http.h"
@@ -16,6 +17,11 @@
 #include <stdatomic.h>
 
 enum { PST_LATENCY_BUCKETS = 320 }; /* 8 a power of two, from 1 µs to some months */
+
+typedef struct score_drift_value {
+    const char *name;
+    double psi;
+} score_drift_value;
 
 typedef struct score_stats {
     pst_metrics *set;
@@ -34,7 +40,10 @@ typedef struct score_stats {
     char *wait_file;                           /* the same for `penstock status`, while it waits */
     _Atomic uint64_t compared, agreed, judged; /* shadow and primary */
     double difference;                         /* sum of `compared`. @locks wait_lock */
-    char canary_why[480];                      /* why the canary rests; "" = it does not. @locks wait_lock */
+    pst_map drift;                             /* feature → its gauge, score_stats.c; of the last window. @locks wait_lock */
+    bool drift_told;
+    char drift_worst[480]; /* in a line, or why there is none. @locks wait_lock */
+    char canary_why[480];  /* why the canary rests; "" = it does not. @locks wait_lock */
     _Atomic uint64_t latency[PST_LATENCY_BUCKETS], scores[PST_METRIC_SPREAD];
     pst_metric *e2e, *decode, *emit, *commit, *lag_gauge, *waiting_gauge, *scored_total, *swaps, *swap_failures, *load_seconds, *loaded,
         *consumed, *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped,
@@ -70,6 +79,8 @@ void score_stats_scores(score_stats *s, const pst_metric_spread *of);
 /* Of a round that is committed: what this version, as SHADOW or CANARY, said beside the primary. */
 void score_stats_agreement(score_stats *s, const char *variant, int version, uint64_t equal, uint64_t different, uint64_t unjudged,
                            double difference);
+/* A window is full; n = 0: another model, worst then says what is known of it. */
+void score_stats_drift(score_stats *s, const score_drift_value *at, size_t n, const char *worst);
 /* The canary rests, and why: heartbeats, /metrics and `penstock status` say so; /readyz does not change. */
 void score_stats_canary_stopped(score_stats *s, const char *why);
 /* n records of that age (from their timestamp to their commit). */

@@ -262,7 +262,50 @@ def test_verbs_publish_once_and_are_refused_where_check_refuses(p):
     check(specs() == n + 1 and "canary" not in spec(), f"taken back once: {spec()}")
 
 
-TESTS = [test_verbs_publish_once_and_are_refused_where_check_refuses, test_a_shadow_that_disagrees_stops_the_canary, test_a_canary_that_fails_on_everything_holds_nobody, test_a_canary_beyond_its_budget_rests_under_kills,
+def test_drift_is_seen(p):
+    """A model of the built-in form carries its bins; one without says so."""
+    linear(p.dir / "plain.onnx", [1, 10])
+    m = onnx.load(p.dir / "plain.onnx")
+    tenths = lambda lo, step: {"edges": [lo + step * k for k in range(1, 10)], "shares": [0.1] * 10}
+    for key, value in (("penstock.statistics", [{"field": "a", **tenths(-0.5, 10)}, {"field": "b", "edges": [2.5], "shares": [3 / 7, 4 / 7]}]),):
+        prop = m.metadata_props.add()
+        prop.key, prop.value = key, json.dumps(value)
+    onnx.save(m, p.dir / "told.onnx")
+    for name in ("told", "plain"):
+        p.cli("models", "register", p.dir / f"{name}.onnx", "--name", "drift")
+    p.cli("models", "alias", "drift", "champion", 1)
+    path = p.pipeline("drift", "model: {name: drift, alias: champion}\ndrift: {psi: 0.2, over: 700}\n", parts=1)
+    p.cli("pipelines", "apply", path)
+    port = free_ports(1)
+    worker = p.scorer(path, "--metrics-listen", str(port))
+
+    def psi():
+        text = p.http("/metrics", f"http://127.0.0.1:{port}")[1].decode()
+        return {l.split('feature="')[1].split('"')[0]: float(l.split()[-1]) for l in text.splitlines() if l.startswith("penstock_scorer_drift_psi{")}
+    p.send("drift", 700)
+    until(lambda: len(psi()) == 2, 60, lambda: f"{psi()} {(p.dir / 'drift.log').read_text()[-800:]}")
+    check(psi()["a"] < 1e-9 and psi()["b"] < 1e-9, f"as trained: {psi()}")
+    check("event=drift" not in (p.dir / "drift.log").read_text(), "and nothing is said")
+    producer = p.producer()
+    for i in range(700):  # a in its upper half alone
+        producer.produce("drift", p.encode(p.sid, {"id": i, "a": 50.0 + i % 50, "b": float(i % 7)}), key=str(i))
+    check(producer.flush(60) == 0, "records produced")
+    seen = np.maximum(np.array([0] * 5 + [0.2] * 5), 1e-4)
+    want = float(np.sum((seen - 0.1) * np.log(seen / 0.1)))
+    until(lambda: abs(psi()["a"] - want) < 1e-9, 60, lambda: f"{psi()}, not {want}")
+    until(lambda: "event=drift pipeline=drift" in (p.dir / "drift.log").read_text(), 10, "it is said")
+    points = p.events("metrics", lambda es: any(e.get("group") == "drift" and e["values"].get("a", 0) > 1 for e in es))
+    check(len([e for e in points if e.get("group") == "drift"]) <= 2, "one point a window")
+    until(lambda: "drift, scorer-" in (r := p.cli("pipelines", "show", "drift").stderr) and f"a {want:.3f}, b 0.000" in r, 60, lambda: p.cli("pipelines", "show", "drift").stderr, 1)
+    p.cli("models", "alias", "drift", "champion", 2)
+    until(lambda: "variant=PRIMARY model=drift version=2" in (p.dir / "drift.log").read_text(), 60, "the plain one")
+    p.send("drift", 10)
+    until(lambda: "event=no_training_statistics pipeline=drift" in (p.dir / "drift.log").read_text(), 60, "which has no statistics, and says so")
+    check(all(math.isnan(x) for x in psi().values()), f"and the old figures are gone: {psi()}")
+    p.end(worker)
+
+
+TESTS = [test_drift_is_seen, test_verbs_publish_once_and_are_refused_where_check_refuses, test_a_shadow_that_disagrees_stops_the_canary, test_a_canary_that_fails_on_everything_holds_nobody, test_a_canary_beyond_its_budget_rests_under_kills,
          test_a_hundred_moves_with_a_canary_are_replayed_alike]
 with Bench() as p:
     for test in TESTS:

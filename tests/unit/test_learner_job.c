@@ -3,9 +3,10 @@
 #include "common/base/fs.h"
 #include "common/base/json.h"
 #include "common/base/stop.h"
-#include "inference/core/binding.h"
+#include "inference/core/drift.h"
 #include "trainer/learner/learner.h"
 #include "tests/unit/engine_kit.h"
+#include "trainer/learner/bins.h"
 #include "trainer/learner/random.h"
 #include "schemas/avro.h"
 #include "schemas/events.h"
@@ -272,6 +273,72 @@ static void test_words_are_learnt_and_told_to_the_scorer(void **state)
     pst_model_unref(m);
 }
 
+/* A window of records made as the training data were, but for a shift of the load. */
+static void watch(pst_drift *d, pst_binding *b, double shift)
+{
+    learn_rng r;
+    pst_err err = {0};
+    learn_rng_seed(&r, 99, 99);
+    pst_drift_clear(d);
+    for (int i = 0; i < 4000; i++) {
+        double x = learn_rng_normal(&r), y = learn_rng_normal(&r);
+        pst_binding_put(b, 0, (double[]){50 + 10 * x + shift, 101325 + 30 * y, 42});
+        assert_int_equal(pst_binding_run(b, 0, 1, &err), 0);
+        pst_drift_row(d, b, 0);
+    }
+    assert_int_equal(pst_drift_records(d), 4000);
+}
+
+static void test_scorer_sees_drift_from_the_training_data(void **state)
+{
+    write_csv(3000);
+    must_learn("{features: [load, pressure, fixed], target: power, hidden: [8], epochs: 20}", "drift");
+    pst_model *m = load("drift");
+    static const char text[] = "name: p\ninput: {topics: [t]}\nmodel: {file: m.onnx}\noutput: {topic: o}\n";
+    pst_pipeline *p = NULL;
+    pst_binding *b = NULL;
+    pst_err err = {0};
+    if (pst_pipeline_parse(text, strlen(text), "test", &p, &err) < 0 || pst_binding_new(p, m, "m", 1, 4, &b, &err) < 0)
+        fail_msg("%s", err.text);
+    pst_drift *d = pst_drift_new(b);
+    assert_non_null(d);
+    static const char *const names[] = {"load", "pressure", "fixed", "(score)"};
+    assert_int_equal(pst_drift_columns(d), 4);
+    watch(d, b, 0);
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(pst_drift_name(d, i), names[i]);
+        if (!(pst_drift_psi(d, i) < 0.05)) /* sampling: some (bins - 1)(1/3000 + 1/4000) = 0.005 */
+            fail_msg("%s without a shift: %g", names[i], pst_drift_psi(d, i));
+    }
+    watch(d, b, 10); /* by one deviation */
+    assert_true(pst_drift_psi(d, 0) > 0.5 && pst_drift_psi(d, 3) > 0.25);
+    assert_true(pst_drift_psi(d, 1) < 0.05 && pst_drift_psi(d, 2) == 0);
+    pst_drift_clear(d);
+    assert_true(pst_drift_records(d) == 0 && pst_drift_psi(d, 0) == 0);
+    pst_drift_free(d);
+    pst_binding_free(b);
+    pst_pipeline_free(p);
+    pst_model_unref(m);
+}
+
+/* Edges lie between values, so that equal numbers share a bin whatever a later bit says; a value that takes more than a tenth takes fewer bins. */
+static void test_bins_lie_between_values(void **state)
+{
+    float even[1000], few[] = {3, 1, 1, 1, 1, 1, 1, 2, 2, 3}, same[] = {7, 7, 7};
+    learn_bins b;
+    for (int i = 0; i < 1000; i++)
+        even[i] = (float)((i * 7) % 1000);
+    learn_bins_of(even, 1000, &b);
+    assert_int_equal(b.n_edges, 9);
+    for (size_t i = 0; i < 10; i++)
+        assert_true(fabs(b.shares[i] - 0.1) < 1e-12 && (i == 9 || b.edges[i] == 99.5 + 100.0 * (double)i));
+    learn_bins_of(few, 10, &b);
+    assert_true(b.n_edges == 2 && b.edges[0] == 1.5 && b.edges[1] == 2.5);
+    assert_true(fabs(b.shares[0] - 0.6) < 1e-12 && fabs(b.shares[1] - 0.2) < 1e-12 && fabs(b.shares[2] - 0.2) < 1e-12);
+    learn_bins_of(same, 3, &b);
+    assert_true(b.n_edges == 0 && b.shares[0] == 1);
+}
+
 static void on_alarm(int sig)
 {
     pst_stop_request();
@@ -331,6 +398,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_classifier_and_regression, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_scorer_takes_error_and_labels_from_the_model, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_words_are_learnt_and_told_to_the_scorer, make_root, drop_root),
+        cmocka_unit_test_setup_teardown(test_scorer_sees_drift_from_the_training_data, make_root, drop_root),
+        cmocka_unit_test(test_bins_lie_between_values),
         cmocka_unit_test_setup_teardown(test_stopped_and_resumed_gives_the_same_model, make_root, drop_root),
         cmocka_unit_test_setup_teardown(test_what_goes_wrong_is_said, make_root, drop_root),
     };

@@ -2,6 +2,8 @@
  * that does not compute what was trained is not handed out. */
 #include "trainer/learner/export.h"
 
+#include "trainer/learner/bins.h"
+
 #include "common/base/json.h"
 #include "engine/onnx_export.h"
 
@@ -10,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPSET = 17, IR_VERSION = 8 };
+enum { OPSET = 17, IR_VERSION = 8, SCORES_MAX = 10000 };
 static const double difference_max = 1e-3;
 
 static void node(pst_onnx_builder *b, const char *op, const char *x, const char *y, const char *out)
@@ -132,16 +134,74 @@ static json_t *features_of(const learn_training *t)
     return list;
 }
 
+static void put_bins(json_t *to, float *x, size_t n)
+{
+    learn_bins b;
+    learn_bins_of(x, n, &b);
+    json_t *edges = json_array(), *shares = json_array();
+    for (size_t i = 0; i <= b.n_edges; i++) {
+        if (i < b.n_edges)
+            json_array_append_new(edges, json_real(b.edges[i]));
+        json_array_append_new(shares, json_real(b.shares[i]));
+    }
+    json_object_set_new(to, "edges", edges);
+    json_object_set_new(to, "shares", shares);
+}
+
+/* As the scorer has them in front of the model: of the training rows of this process, a sample of them where there are many. */
+static void add_bins(json_t *to, const learn_training *t, size_t column)
+{
+    const learn_ready *d = t->data;
+    size_t step = (d->train + LEARN_BINS_ROWS_MAX - 1) / LEARN_BINS_ROWS_MAX, n = 0, k = (size_t)d->columns;
+    if (!d->train || column >= LEARN_BINS_COLUMNS_MAX)
+        return;
+    float *x = pst_alloc((d->train / step + 1) * sizeof *x);
+    for (size_t i = 0; i < d->train; i += step)
+        x[n++] = d->z[i * k + column] * d->stats.std[column] + d->stats.mean[column];
+    put_bins(to, x, n);
+    free(x);
+}
+
+/* What a scorer will call its score: the error, the first class's probability, or the number. */
+static double score_of(const learn_training *t, const float *z)
+{
+    const float *own = learn_net_forward(t->net, z, 1);
+    const learn_statistics *s = &t->data->stats;
+    double error = 0;
+    if (!t->settings->autoencoder)
+        return t->settings->n_classes ? (double)own[0] : (double)own[0] * (double)s->target_std + (double)s->target_mean;
+    for (int j = 0; j < s->columns; j++)
+        error += ((double)z[j] - (double)own[j]) * ((double)z[j] - (double)own[j]);
+    return error / s->columns;
+}
+
+static json_t *score_statistics_of(const learn_training *t)
+{
+    const learn_ready *d = t->data;
+    size_t step = (d->train + SCORES_MAX - 1) / SCORES_MAX, n = 0;
+    json_t *o = json_object();
+    if (!d->train)
+        return o;
+    float *x = pst_alloc((d->train / step + 1) * sizeof *x);
+    for (size_t i = 0; i < d->train; i += step)
+        x[n++] = (float)score_of(t, d->z + i * (size_t)d->columns);
+    put_bins(o, x, n);
+    free(x);
+    return o;
+}
+
 static json_t *statistics_of(const learn_training *t)
 {
     json_t *list = json_array();
     const learn_statistics *s = &t->data->stats;
     int column = 0;
     for (int i = 0; i < t->settings->n_features; i++)
-        for (int k = 0; k < t->settings->features[i].slots; k++, column++)
-            json_array_append_new(list, json_pack("{s:s,s:f,s:f,s:f,s:f}", "field", t->settings->features[i].field, "mean",
-                                                  (double)s->mean[column], "std", (double)s->std[column], "min", (double)s->min[column],
-                                                  "max", (double)s->max[column]));
+        for (int k = 0; k < t->settings->features[i].slots; k++, column++) {
+            json_t *one = json_pack("{s:s,s:f,s:f,s:f,s:f}", "field", t->settings->features[i].field, "mean", (double)s->mean[column],
+                                    "std", (double)s->std[column], "min", (double)s->min[column], "max", (double)s->max[column]);
+            add_bins(one, t, (size_t)column);
+            json_array_append_new(list, one);
+        }
     return list;
 }
 
@@ -193,6 +253,7 @@ static void add_meta(pst_onnx_builder *b, const learn_training *t, const learn_r
     char text[64];
     meta_json(b, "penstock.features", features_of(t));
     meta_json(b, "penstock.statistics", statistics_of(t));
+    meta_json(b, "penstock.score_statistics", score_statistics_of(t));
     meta_json(b, "penstock.trained_on", ranges_of(r));
     meta_json(b, "penstock.metrics", metrics_of(t, r));
     pst_onnx_meta(b, "penstock.score", s->autoencoder ? "reconstruction_error" : s->n_classes ? "class" : "raw");
