@@ -84,6 +84,10 @@ static int give_pipeline(printer *p, const char *file, pst_err *err)
         give_output(p, line->output_topic);
     if (line->shadow_topic)
         give_output(p, line->shadow_topic);
+    if (line->state.there) {
+        give_output(p, line->state.topic);
+        give(p, "topic", line->state.topic, "Read");
+    }
     char *group = line->group ? pst_strdup(line->group) : pst_sprintf("%sscore.%s", p->o->prefix, line->name);
     give(p, "group", group, "Read");
     free(group);

@@ -109,7 +109,9 @@ static bool same_name(const char *input_name, const char *field)
 static int make_text(pst_binding *b, pst_feature *f, pst_err *err)
 {
     const char *what = NULL;
-    if (f->one_hot)
+    if (f->window.there)
+        what = "a window";
+    else if (f->one_hot)
         what = "one_hot";
     else if (f->has_vocabulary)
         what = "a vocabulary";
@@ -132,6 +134,10 @@ static int make_text(pst_binding *b, pst_feature *f, pst_err *err)
 /* The others take numbers. */
 static int check_values(pst_binding *b, pst_err *err)
 {
+    for (size_t i = 0; i < b->n_features; i++)
+        if (b->features[i].window.there && b->features[i].has_vocabulary)
+            return score_binding_refuse(err, b, "feature %s is a window, and fills a column of categories: a window gives a number",
+                                        b->features[i].field);
     for (size_t i = 0; i < b->n_features; i++)
         if (!b->features[i].text && !b->features[i].one_hot && b->features[i].value_text && isnan(b->features[i].value))
             return score_binding_refuse(err, b, "feature %s fills an input of numbers, its value \"%.40s\" is none", b->features[i].field,

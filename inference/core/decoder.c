@@ -20,11 +20,13 @@ struct pst_decoder {
     size_t n_features, n_pass;
     pst_columns *columns; /* NULL = JSON */
     score_layout *layout; /* JSON: made at the first record */
-    bool words;           /* some features are text: numbers are not dense in columns' output */
-    double *numbers;      /* columns' output when it is not the row itself */
-    uint8_t *missing;     /* features, then pass-through */
-    pst_slice *texts;     /* the same */
-    char (*digits)[32];   /* JSON: numbers where a text is wanted */
+    bool words;           /* some features are text, or key or time are read, too: numbers are not dense in columns' output */
+    bool windowed;
+    pst_decode_windows *windows; /* borrowed; NULL = none are kept */
+    double *numbers;             /* columns' output when it is not the row itself */
+    uint8_t *missing;            /* features, then pass-through */
+    pst_slice *texts;            /* the same */
+    char (*digits)[32];          /* JSON: numbers where a text is wanted */
     bool *arrays;
 };
 
@@ -233,19 +235,42 @@ static void name_text(const pst_decoder *d, const pst_schema *writer, pst_err *e
     }
 }
 
+/* The fields of state.key and state.time, behind all others. Returns how many wants there are. */
+static size_t want_state(const pst_decoder *d, pst_want *wants, size_t n)
+{
+    const struct pst_pipeline_state *s = &d->pipeline->state;
+    if (s->key)
+        wants[n++] = (pst_want){s->key, PST_WANT_WORD, 1};
+    if (s->time)
+        wants[n++] = (pst_want){s->time, PST_WANT_NUMBER, 1};
+    return n;
+}
+
+static int check_state(const pst_decoder *d, const pst_schema *writer, pst_err *err)
+{
+    const struct pst_pipeline_state *s = &d->pipeline->state;
+    size_t at = d->n_features + d->n_pass;
+    bool no_key = s->key && pst_columns_absent(d->columns, at), no_time = s->time && pst_columns_absent(d->columns, at + (s->key != NULL));
+    return no_key || no_time
+               ? pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "state", 0, "the records' schema %s has no field %s, which state.%s names",
+                             pst_schema_name(writer), no_key ? s->key : s->time, no_key ? "key" : "time")
+               : 0;
+}
+
 static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
 {
     int rc = find_arrays(d, writer, err);
     if (rc < 0 || (rc = make_layout(d, err)) < 0)
         return rc;
-    pst_want *wants = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*wants));
+    pst_want *wants = pst_alloc((d->n_features + d->n_pass + 3) * sizeof(*wants));
     for (size_t i = 0; i < d->n_features; i++) {
         const pst_feature *f = &d->features[i];
         wants[i] = (pst_want){f->field, want_of(f), score_layout_slots(d->layout, i)};
     }
     for (size_t i = 0; i < d->n_pass; i++)
         wants[d->n_features + i] = (pst_want){d->pipeline->passthrough[i], PST_WANT_RAW, 1};
-    rc = pst_columns_new(writer, wants, d->n_features + d->n_pass, &d->columns, err);
+    size_t n_wants = want_state(d, wants, d->n_features + d->n_pass);
+    rc = pst_columns_new(writer, wants, n_wants, &d->columns, err);
     free(wants);
     if (rc == PST_EINCOMPAT)
         name_text(d, writer, err);
@@ -253,6 +278,8 @@ static int plan_columns(pst_decoder *d, const pst_schema *writer, pst_err *err)
         if (pst_columns_absent(d->columns, i) && d->features[i].missing == PST_MISSING_REJECT)
             rc = no_such_field(writer, &d->features[i], err);
     }
+    if (rc == 0)
+        rc = check_state(d, writer, err);
     return rc < 0 ? rc : check_words(d, writer, err);
 }
 
@@ -264,14 +291,16 @@ int pst_decoder_new(const pst_pipeline *p, pst_binding *b, const pst_schema *wri
     d->features = pst_binding_features(b, &d->n_features);
     d->n_pass = p->n_passthrough;
     d->arrays = pst_alloc((d->n_features + 1) * sizeof(bool));
-    d->missing = pst_alloc(d->n_features + d->n_pass + 1);
-    d->texts = pst_alloc((d->n_features + d->n_pass + 1) * sizeof(*d->texts));
+    d->windowed = p->state.there;
+    d->missing = pst_alloc(d->n_features + d->n_pass + 3);
+    d->texts = pst_alloc((d->n_features + d->n_pass + 3) * sizeof(*d->texts));
     d->digits = pst_alloc((d->n_features + 1) * sizeof(*d->digits));
     for (size_t i = 0; i < d->n_features; i++)
         d->words |= is_words(&d->features[i]);
+    d->words |= d->windowed;
     int rc = writer ? plan_columns(d, writer, err) : 0;
     if (rc == 0 && d->layout)
-        d->numbers = pst_alloc((score_layout_width(d->layout) + 1) * sizeof(double));
+        d->numbers = pst_alloc((score_layout_width(d->layout) + 3) * sizeof(double));
     if (rc < 0) {
         pst_decoder_free(d);
         return rc;
@@ -315,7 +344,91 @@ static int fault(pst_decode_fault *f, int code, const char *stage, const char *r
     return code;
 }
 
+/* ---- windows --------------------------------------------------------------------------------------------------------------- */
+
+void pst_decoder_windows(pst_decoder *d, pst_decode_windows *w)
+{
+    d->windows = w;
+}
+
+static int no_key(const pst_decoder *d, const char *what, pst_decode_fault *ret_fault, pst_err *err)
+{
+    const char *field = d->pipeline->state.key;
+    pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "state", 0, "%s%s %s, so that it is not known whose windows are to be read%s",
+                field ? "field " : "the record's key", field ? field : "", what, field ? "" : "; state.key names a field instead");
+    return fault(ret_fault, PST_EINVAL, "MAP", "no-key");
+}
+
+/* text: of the field, data NULL where it holds a number. */
+static int take_key(pst_decoder *d, pst_slice text, double number, bool missing, pst_decode_fault *ret_fault, pst_err *err)
+{
+    pst_decode_windows *w = d->windows;
+    if (!d->pipeline->state.key) {
+        text = (pst_slice){w->record->key, w->record->key_len};
+        missing = !text.data;
+    } else if (!missing && !text.data) {
+        if (!(fabs(number) <= 0x1p53) || number != floor(number))
+            return no_key(d, "is no text and no whole number up to 2^53", ret_fault, err);
+        text = (pst_slice){w->room, (size_t)snprintf(w->room, sizeof(w->room), "%.0f", number)};
+    }
+    if (missing)
+        return no_key(d, "is null or absent", ret_fault, err);
+    if (text.len > PST_KEYED_KEY_MAX) {
+        pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "state", 0, "a key of %zu bytes is longer than the limit of %d", text.len,
+                    PST_KEYED_KEY_MAX);
+        return fault(ret_fault, PST_ELIMIT, "MAP", "limits");
+    }
+    if (d->pipeline->state.key && text.data != w->room && text.len)
+        memcpy(w->room, text.data, text.len);
+    w->key = (pst_slice){d->pipeline->state.key ? w->room : text.data, text.len};
+    return 0;
+}
+
+static int take_time(pst_decoder *d, double number, bool missing, pst_decode_fault *ret_fault, pst_err *err)
+{
+    const char *field = d->pipeline->state.time;
+    double ms = field ? number : (double)d->windows->record->timestamp_ms;
+    if (field && (missing || !(ms >= 0))) {
+        pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "state", 0, "field %s, which state.time names, %s", field,
+                    missing ? "is null or absent" : "is no time in milliseconds");
+        return fault(ret_fault, PST_EINVAL, "MAP", "bad-input");
+    }
+    if (ms > (double)PST_KEYED_TIME_MAX) {
+        pst_err_set(err, PST_ELIMIT, PST_CLASS_DATA, "state", 0, "the record's time, %.17g ms, is beyond all times", ms);
+        return fault(ret_fault, PST_ELIMIT, "MAP", "limits");
+    }
+    d->windows->time_ms = ms < 0 ? -1 : (int64_t)ms;
+    return 0;
+}
+
+/* The row holds what the record has for each field; a window's slot gets what the window has to say. */
+static void read_windows(pst_decoder *d, double *row, uint8_t *missing)
+{
+    pst_decode_windows *w = d->windows;
+    for (size_t i = 0; w && i < d->n_features; i++)
+        if (d->features[i].window.there)
+            w->x[d->features[i].window.series] = missing[i] ? NAN : row[score_layout_start(d->layout, i)];
+    if (w)
+        pst_keyed_read(w->keyed, w->key, w->time_ms, w->x, w->values);
+    for (size_t i = 0; i < d->n_features; i++) {
+        if (!d->features[i].window.there)
+            continue;
+        double v = w ? w->values[d->features[i].window.index] : 0;
+        missing[i] = isnan(v);
+        row[score_layout_start(d->layout, i)] = v;
+    }
+}
+
 /* ---- Avro ------------------------------------------------------------------------------------------------------------------ */
+
+/* numbers: behind those of the features. */
+static int take_state(pst_decoder *d, const double *numbers, pst_decode_fault *ret_fault, pst_err *err)
+{
+    const struct pst_pipeline_state *s = &d->pipeline->state;
+    size_t key = d->n_features + d->n_pass, time = key + (s->key != NULL);
+    int rc = take_key(d, d->texts[key], numbers[0], s->key && d->missing[key], ret_fault, err);
+    return rc < 0 ? rc : take_time(d, numbers[s->key != NULL], s->time && d->missing[time], ret_fault, err);
+}
 
 static int run_avro(pst_decoder *d, const void *bytes, size_t len, double *row, uint8_t *ret_missing, pst_slice *ret_pass,
                     pst_decode_fault *ret_fault, pst_err *err)
@@ -331,6 +444,8 @@ static int run_avro(pst_decoder *d, const void *bytes, size_t len, double *row, 
             memcpy(row + score_layout_start(d->layout, i), numbers + from, n * sizeof(double));
             from += n;
         }
+        if (d->windows && (rc = take_state(d, numbers + from, ret_fault, err)) < 0)
+            return rc;
     }
     memcpy(ret_missing, d->missing, d->n_features);
     for (size_t i = 0; i < d->n_pass; i++)
@@ -453,6 +568,17 @@ static void json_pass(const json_t *v, pst_buf *out)
     }
 }
 
+static int take_json_state(pst_decoder *d, const json_t *root, pst_decode_fault *ret_fault, pst_err *err)
+{
+    const struct pst_pipeline_state *s = &d->pipeline->state;
+    const json_t *key = s->key ? find(root, s->key) : NULL, *time = s->time ? find(root, s->time) : NULL;
+    pst_slice text = {json_string_value(key), json_string_length(key)};
+    if (json_is_boolean(key))
+        text = json_is_true(key) ? (pst_slice){"true", 4} : (pst_slice){"false", 5};
+    int rc = take_key(d, text, json_is_number(key) ? json_number_value(key) : NAN, !key || json_is_null(key), ret_fault, err);
+    return rc < 0 ? rc : take_time(d, json_is_number(time) ? json_number_value(time) : NAN, !time || json_is_null(time), ret_fault, err);
+}
+
 static int run_json(pst_decoder *d, const json_t *root, double **row, uint8_t *ret_missing, pst_slice *ret_pass, pst_buf *arena,
                     pst_decode_fault *ret_fault, pst_err *err)
 {
@@ -471,6 +597,8 @@ static int run_json(pst_decoder *d, const json_t *root, double **row, uint8_t *r
         if (rc < 0)
             return fault(ret_fault, rc, "DECODE", "bad-input");
     }
+    if (d->windows && (rc = take_json_state(d, root, ret_fault, err)) < 0)
+        return rc;
     for (size_t i = 0; i < d->n_pass; i++) {
         const json_t *v = find(root, d->pipeline->passthrough[i]);
         ret_pass[i] = (pst_slice){0};
@@ -547,6 +675,8 @@ int pst_decoder_run(pst_decoder *d, const void *bytes, size_t len, size_t row, u
     }
     if (rc == 0) {
         const char *reason = NULL;
+        if (d->windowed)
+            read_windows(d, x, ret_missing);
         rc = score_layout_row(d->layout, x, ret_missing, d->texts, x, &reason, err);
         if (rc < 0) {
             fault(ret_fault, rc, "MAP", reason);

@@ -6,6 +6,7 @@
 #define PST_INFERENCE_CORE_DECODER_H
 
 #include "inference/core/binding.h"
+#include "inference/core/windowed.h"
 #include "schemas/avro.h"
 
 typedef struct pst_decoder pst_decoder;
@@ -24,6 +25,20 @@ bool pst_decoder_is_laid_out(const pst_decoder *d);
 typedef struct pst_decode_fault {
     const char *stage, *reason;
 } pst_decode_fault;
+
+/* One record's way past the windows. */
+typedef struct pst_decode_windows {
+    pst_keyed *keyed; /* of the record's partition; read, not changed */
+    const pst_record *record;
+    pst_slice key; /* told, as the three below: for pst_keyed_enter, should the record be scored. Borrowed of the record or of this */
+    int64_t time_ms;
+    double x[PST_KEYED_SERIES_MAX];
+    double values[PST_PIPELINE_WINDOWS_MAX];
+    char room[PST_KEYED_KEY_MAX];
+} pst_decode_windows;
+
+/* What the runs to come read windows from; NULL = nothing is there, each window is 0: to see whether records fit (a check, a model that is to follow). */
+void pst_decoder_windows(pst_decoder *d, pst_decode_windows *w);
 
 /* bytes: Avro body without framing, or JSON text. Fills row `row` of the binding. ret_missing: one byte a feature, 1 = missing.
  * ret_pass: one slice a pass-through field, data NULL = null; Avro: raw bytes inside `bytes`; JSON: encoded by pst_decoder_json_pass into arena,

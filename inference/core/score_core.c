@@ -22,6 +22,8 @@ pst_score_core *pst_score_core_new(const pst_pipeline *p, const pst_score_core_o
     c->n_pass = p->n_passthrough;
     c->canary_percent = p->has_canary ? p->canary_percent : 0;
     c->fates = pst_alloc(c->rows_max * sizeof(*c->fates));
+    c->windowed = c->opts.windowed ? c->opts.windowed : pst_windowed_new(p);
+    c->windows = c->windowed ? pst_alloc(sizeof(*c->windows)) : NULL;
     if (p->format == PST_INPUT_JSON)
         score_kind_add(c, JSON_ID, NULL);
     return c;
@@ -36,6 +38,9 @@ void pst_score_core_free(pst_score_core *c)
     pst_buf_done(&c->arena);
     pst_buf_done(&c->messages);
     pst_buf_done(&c->values);
+    if (!c->opts.windowed)
+        pst_windowed_free(c->windowed);
+    free(c->windows);
     free(c->fates);
     free(c);
 }
@@ -64,6 +69,8 @@ void pst_score_core_begin(pst_score_core *c, int64_t now_us)
         if (c->models[v].next)
             c->models[v].next->n_rows = 0;
     }
+    if (c->opts.scores_only)
+        pst_windowed_settle(c->windowed);
     c->n = 0;
     c->batch++;
     c->now_us = now_us;
@@ -150,6 +157,8 @@ pst_score_need pst_score_core_take(pst_score_core *c, const pst_record *r, int32
         if (f->shadow && lacks_sink(c, k, f->shadow, true))
             return PST_NEEDS_SHADOW;
         k->batch = c->batch;
+        if (c->windowed && !c->opts.scores_only && k->sinks[0].id < 0 && score_kind_reader(c, k, f->by)->decoder)
+            bad(c, f, "ENCODE", "output-schema", k->sinks[0].refused); /* now, so that no window has it */
     }
     c->n++;
     return PST_NEEDS_NOTHING;
@@ -161,6 +170,19 @@ static pst_slice body_of(const pst_score_core *c, const pst_record *r)
 {
     size_t frame = c->opts.unframed || c->p->format == PST_INPUT_JSON ? 0 : PST_FRAME_BYTES;
     return (pst_slice){(const char *)r->value + frame, r->value_len - frame};
+}
+
+/* Whose windows a record reads; NULL = the pipeline has none. */
+static pst_decode_windows *windows_of(const pst_score_core *c, const pst_record *r)
+{
+    if (!c->windowed)
+        return NULL;
+    c->windows->record = r;
+    c->windows->keyed = pst_windowed_at(c->windowed, r->partition);
+    if (!c->windows->keyed && c->opts.scores_only)
+        c->windows->keyed = pst_windowed_add(c->windowed, r->partition);
+    PST_ASSERT(c->windows->keyed);
+    return c->windows;
 }
 
 /* One record becomes a row of a lane. False: it cannot, and f (unless it is the shadow that cannot) says why. */
@@ -178,6 +200,7 @@ static bool enter(pst_score_core *c, pst_lane *l, pst_fate *f, bool shadow)
     PST_ASSERT(row < c->rows_max); /* a lane has a row a record at most */
     if (c->why.code)
         pst_err_clear(&c->why);
+    pst_decoder_windows(d->decoder, windows_of(c, f->record));
     int rc = pst_decoder_run(d->decoder, body.data, body.len, row, l->missing + row * l->n_features, l->pass + row * c->n_pass, &c->arena,
                              &why, &c->why);
     l->beyond[row] = rc == 0 && why.reason;
@@ -195,7 +218,8 @@ static bool enter(pst_score_core *c, pst_lane *l, pst_fate *f, bool shadow)
 
 static void decode(pst_score_core *c, pst_fate *f)
 {
-    if (f->kind != PST_FATE_OPEN || !enter(c, f->by, f, false))
+    f->opened = f->kind == PST_FATE_OPEN;
+    if (!f->opened || !enter(c, f->by, f, false))
         return;
     f->kind = PST_FATE_SCORED;
     f->row = (uint32_t)f->by->n_rows - 1;
@@ -203,6 +227,11 @@ static void decode(pst_score_core *c, pst_fate *f)
         f->shadow_row = (uint32_t)f->shadow->n_rows - 1;
     else /* a shadow that cannot say anything is no reason to hold the stream */
         f->shadow = NULL;
+    if (!c->windowed)
+        return;
+    const pst_decode_windows *w = c->windows;
+    pst_keyed_enter(w->keyed, w->key, w->time_ms, f->record->offset, w->x);
+    f->entered = true;
 }
 
 /* ---- the run: rows → scores ------------------------------------------------------------------------------------------------ */
@@ -358,17 +387,64 @@ static void judge(pst_score_core *c, pst_fate *f)
 
 void pst_score_core_decode(pst_score_core *c)
 {
+    pst_windowed_mark(c->windowed);
     for (size_t i = 0; i < c->n; i++)
         decode(c, &c->fates[i]);
 }
 
-int pst_score_core_infer(pst_score_core *c, pst_err *err)
+/* Of the records that entered windows, did the model, or its score, make one bad? Then those behind it have read what has not happened. */
+static bool is_spoilt(const pst_score_core *c)
+{
+    for (size_t i = 0; c->windowed && i < c->n; i++)
+        if (c->fates[i].entered && c->fates[i].kind == PST_FATE_BAD)
+            return true;
+    return false;
+}
+
+/* The batch again, without those: they stay bad. */
+static void decode_again(pst_score_core *c)
+{
+    pst_windowed_back(c->windowed);
+    for (size_t v = 0; v < SCORE_VARIANTS; v++) {
+        if (c->models[v].now)
+            c->models[v].now->n_rows = 0;
+        if (c->models[v].next)
+            c->models[v].next->n_rows = 0;
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        pst_fate *f = &c->fates[i];
+        bool stays = !f->opened || (f->entered && f->kind == PST_FATE_BAD);
+        f->opened = f->entered = false;
+        if (stays)
+            continue;
+        *f = (pst_fate){.record = f->record,
+                        .of = f->of,
+                        .by = f->by,
+                        .canary = f->canary,
+                        .shadow = score_lane_of(&c->models[PST_VARIANT_SHADOW], f->record)};
+        decode(c, f);
+    }
+}
+
+static int infer_batch(pst_score_core *c, pst_err *err)
 {
     int rc = infer_all(c, err);
     for (size_t i = 0; rc == 0 && i < c->n; i++) {
         judge(c, &c->fates[i]);
         PST_ASSERT(c->fates[i].kind != PST_FATE_OPEN);
     }
+    return rc;
+}
+
+int pst_score_core_infer(pst_score_core *c, pst_err *err)
+{
+    int rc = infer_batch(c, err);
+    while (rc == 0 && is_spoilt(c)) { /* each turn leaves at least one out */
+        decode_again(c);
+        rc = infer_batch(c, err);
+    }
+    if (rc < 0)
+        pst_windowed_back(c->windowed);
     return rc;
 }
 
@@ -490,6 +566,11 @@ const pst_fate *pst_score_core_fates(const pst_score_core *c, size_t *ret_n)
 {
     *ret_n = c->n;
     return c->fates;
+}
+
+pst_windowed *pst_score_core_windowed(const pst_score_core *c)
+{
+    return c->windowed;
 }
 
 pst_slice pst_score_core_value(const pst_score_core *c, const pst_fate *f, bool shadow)

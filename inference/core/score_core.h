@@ -35,6 +35,7 @@ typedef struct pst_score_core_opts {
     bool unframed;             /* values are Avro bodies without framing, all of schema id 0 (files) */
     bool scores_only;          /* nothing is encoded: no output is needed, and finish is not called (files, replays) */
     int64_t (*clock_us)(void); /* measures the canary's runs; NULL = they are not */
+    pst_windowed *windowed;    /* what is kept of keys, where several cores share it; NULL = the core's own */
 } pst_score_core_opts;
 
 typedef enum { PST_FATE_OPEN = 0, PST_FATE_SCORED, PST_FATE_TOMBSTONE, PST_FATE_SKIP, PST_FATE_BAD } pst_fate_kind;
@@ -44,8 +45,8 @@ typedef struct pst_fate {
     /* SCORED or BAD, by run: a NaN or something infinite is among the scores, or a number of the record was none (NaN, and rejected), or too large for
      * the model's input. SCORED, by run: features are missing; the score is above the threshold. By finish: the shadow's score goes out too, says
      * something else, or has nowhere to go. */
-    bool non_finite, missing, above, shadowed, disagrees,
-        shadow_skipped; /* shadow_skipped: also by run, when a device failed the shadow's model */
+    bool non_finite, missing, above, shadowed, disagrees, shadow_skipped, opened,
+        entered; /* opened: decode began with it; entered: its key's windows have it. shadow_skipped: also by run, when a device failed the shadow's model */
     const pst_record *record;
     pst_score_kind *of;
     pst_lane *by;     /* the model that had the record, also where the record is bad; NULL = none came to see it */
@@ -88,6 +89,11 @@ const pst_binding *pst_score_core_lane_binding(const pst_lane *l);
 const pst_lane *pst_score_core_device_changed(pst_score_core *c);
 /* Why the shadow's model computes nothing, since a device failed it; "" = it does. */
 const char *pst_score_core_shadow_why(const pst_score_core *c);
+
+/* What is kept of keys; NULL = the pipeline has no windows. A partition has to be there before its first record is decoded; with scores_only it comes about,
+ * empty, and a batch is final with the next begin. A record enters its key's windows when it is scored, by run; what a caller then does not send, it takes back
+ * (pst_keyed_undo). */
+pst_windowed *pst_score_core_windowed(const pst_score_core *c);
 
 /* ---- the door -------------------------------------------------------------------------------------------------------------- */
 

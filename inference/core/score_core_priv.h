@@ -70,6 +70,8 @@ struct pst_score_core {
     double canary_percent; /* 0 = off */
     int64_t canary_us;     /* of the last run */
     pst_variant failed;
+    pst_windowed *windowed; /* NULL = none */
+    pst_decode_windows *windows;
     pst_err shadow_why;      /* why the shadow's model computes nothing; code 0 = it does */
     int64_t shadow_until_us; /* and is not asked before */
 };

@@ -118,6 +118,20 @@ static int finish(const pst_settings *settings, dry *d, int rc, const char *out)
     return status;
 }
 
+/* A file's records have neither a Kafka key nor a timestamp. */
+static int check_state(const pst_pipeline *p, pst_err *err)
+{
+    bool seconds = false;
+    for (size_t i = 0; p->state.there && i < p->n_features; i++)
+        seconds |= p->features[i].window.there && !p->features[i].window.last;
+    const char *lacks = p->state.there && !p->state.key ? "key" : seconds && !p->state.time ? "time" : NULL;
+    return lacks
+               ? pst_err_set(err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s:%d: state: records of a file have no %s; name a field of theirs: state: {%s: FIELD}, or use score replay",
+                             p->file, p->line.state, !strcmp(lacks, "key") ? "Kafka key" : "timestamp", lacks)
+               : 0;
+}
+
 int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char *in, const char *out)
 {
     dry d = {.p = p};
@@ -128,6 +142,8 @@ int pst_score_dry_run(const pst_settings *settings, pst_pipeline *p, const char 
         rc = score_input_open(&d.in, in, &d.err);
     p->format = d.in.ocf ? PST_INPUT_AVRO : PST_INPUT_JSON;
     p->has_canary = p->has_shadow = false;
+    if (rc == 0)
+        rc = check_state(p, &d.err);
     if (rc < 0)
         pst_binding_free(b);
     if (rc == 0) {

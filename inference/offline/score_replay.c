@@ -48,6 +48,7 @@ typedef struct replay {
     size_t n_pairs;
     pst_range *ranges;
     size_t n_ranges;
+    pst_windowed *windowed; /* NULL = the pipeline has none */
     FILE *out;
     uint64_t records, bad;
     pst_err err;
@@ -174,7 +175,7 @@ static int core_of(replay *r, const pair *of, pst_score_core **ret)
             *ret = r->pairs[i].core;
             return 0;
         }
-    pst_score_core *core = pst_score_core_new(r->p, &(pst_score_core_opts){.scores_only = true});
+    pst_score_core *core = pst_score_core_new(r->p, &(pst_score_core_opts){.scores_only = true, .windowed = r->windowed});
     int rc = offer(r, core, PST_VARIANT_PRIMARY, of->versions[0]);
     pst_score_core_canary(core, of->percent);
     if (rc == 0 && of->versions[1])
@@ -271,6 +272,12 @@ static int score_records(replay *r, pst_score_core *core, const pst_record *reco
 static int score_run(replay *r, const pst_record *records, size_t n, const pair *of)
 {
     pst_score_core *core = NULL;
+    if (!of->versions[0] && !r->p->model.file && r->windowed)
+        return pst_err_set(
+            &r->err, PST_ESTATE, PST_CLASS_DATA, "score", 0,
+            "%s[%d]@%lld: no recorded effective offset says which version scored this record, so it is not known whether windows have "
+            "it; nothing behind it can be made again",
+            records->topic, records->partition, (long long)records->offset);
     if (!of->versions[0] && !r->p->model.file) {
         for (size_t i = 0; i < n; i++)
             print_unknown(r, &records[i]);
@@ -347,6 +354,13 @@ static int add_topic(replay *r, const char *topic, const char *from, const char 
             rc = pst_err_set(&r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "--from %.60s lies behind --to %.60s", from, to);
             break;
         }
+        if (r->windowed && (x.from > 0 || info.low[i] > 0)) {
+            rc = pst_err_set(&r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                             "%s[%d]: windows are made of all records from the first, and %s %lld: other windows would give other scores%s",
+                             topic, i, info.low[i] > 0 ? "the topic begins at offset" : "--from is offset",
+                             (long long)(info.low[i] > 0 ? info.low[i] : x.from), info.low[i] > 0 ? "" : "; use --from 0");
+            break;
+        }
         x.from = x.from < info.low[i] ? info.low[i] : x.from;
         x.to = x.to > info.high[i] ? info.high[i] : x.to;
         if (x.from >= x.to)
@@ -362,6 +376,13 @@ static int prepare(replay *r, const char *from, const char *to)
 {
     if (!from || !to)
         return pst_err_set(&r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "from where to where? --from OFFSET|TIME --to OFFSET|TIME");
+    if (r->p->state.there && r->p->start != PST_START_EARLIEST)
+        return pst_err_set(
+            &r->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+            "%s:%d: state: the pipeline began at input.start, so that its windows lack what was before, and a replay does not know from "
+            "where; only pipelines that start at the earliest record can be replayed",
+            r->p->file, r->p->line.state);
+    r->windowed = pst_windowed_new(r->p);
     r->p->has_shadow = false; /* what the output topic holds is asked for */
     int rc = pst_client_open(r->settings, "penstock-score-replay", &r->client, &r->err);
     for (size_t i = 0; rc == 0 && i < r->p->n_topics; i++)
@@ -390,6 +411,7 @@ int pst_score_replay(const pst_settings *settings, pst_pipeline *p, const char *
         fprintf(stderr, "%llu records, %llu of them not scored\n", (unsigned long long)r.records, (unsigned long long)r.bad);
     for (size_t i = 0; i < r.n_pairs; i++)
         pst_score_core_free(r.pairs[i].core);
+    pst_windowed_free(r.windowed);
     for (size_t i = 0; i < r.n_changes; i++)
         free(r.changes[i].topic);
     free(r.pairs);

@@ -9,6 +9,7 @@
 #include "inference/pipeline/pipeline_keys.h"
 #include "inference/pipeline/pipeline_published.h"
 #include "inference/pipeline/pipeline_reader.h"
+#include "inference/pipeline/pipeline_window.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -451,7 +452,7 @@ static void note_lines(const pipeline_reader *r, const json_t *root, struct pst_
         const char *key;
         int *into;
     } rows[] = {{"input", &l->input},   {"model", &l->model},     {"features", &l->features}, {"output", &l->output},
-                {"errors", &l->errors}, {"rollout", &l->rollout}, {"device", &l->device}};
+                {"errors", &l->errors}, {"rollout", &l->rollout}, {"device", &l->device},     {"state", &l->state}};
     for (size_t i = 0; i < N(rows); i++)
         if (json_object_get(root, rows[i].key))
             *rows[i].into = pst_yaml_key_line(&r->y, root, rows[i].key);
@@ -483,7 +484,7 @@ static int check_whole(pipeline_reader *r, const json_t *root, pst_pipeline *p)
     if (p->output_topic && p->dlq_topic && !strcmp(p->output_topic, p->dlq_topic))
         return pipeline_reader_fail(r, pst_yaml_key_line(&r->y, root, "errors"),
                                     "errors.dead_letter.topic: is the output topic too; scores and bad records must not mix");
-    return 0;
+    return pipeline_state_check(r, root, p);
 }
 
 /* Each section is read by itself; what concerns two of them is checked when all are there (check_whole). */
@@ -512,9 +513,9 @@ static int parse(const char *text, size_t len, const char *file, bool published,
     note_lines(&r, root, &p->line);
     if ((rc = pipeline_reader_expand(&r, root)) < 0 || (rc = pipeline_reader_check_keys(&r, root, "pipeline")) < 0 ||
         (rc = read_rest(&r, root, p)) < 0 || (rc = read_input(&r, root, p)) < 0 || (rc = read_model(&r, root, p)) < 0 ||
-        (rc = read_features(&r, root, p)) < 0 || (rc = read_output(&r, root, p)) < 0 || (rc = read_score(&r, root, p)) < 0 ||
-        (rc = read_batching(&r, root, p)) < 0 || (rc = read_errors(&r, root, p)) < 0 || (rc = read_rollout(&r, root, p)) < 0 ||
-        (rc = read_drift(&r, root, p)) < 0 || (rc = read_kafka(&r, root, p)) < 0)
+        (rc = read_features(&r, root, p)) < 0 || (rc = pipeline_state_read(&r, root, p)) < 0 || (rc = read_output(&r, root, p)) < 0 ||
+        (rc = read_score(&r, root, p)) < 0 || (rc = read_batching(&r, root, p)) < 0 || (rc = read_errors(&r, root, p)) < 0 ||
+        (rc = read_rollout(&r, root, p)) < 0 || (rc = read_drift(&r, root, p)) < 0 || (rc = read_kafka(&r, root, p)) < 0)
         goto out;
     rc = check_whole(&r, root, p);
 out:
@@ -599,6 +600,9 @@ void pst_pipeline_free(pst_pipeline *p)
     free(p->dlq_topic);
     free(p->shadow_topic);
     free(p->device);
+    free(p->state.key);
+    free(p->state.time);
+    free(p->state.topic);
     free(p);
 }
 

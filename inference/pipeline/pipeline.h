@@ -16,6 +16,9 @@
 #define PST_PIPELINE_BYTES_MAX    (1u << 20)
 #define PST_PIPELINE_FEATURES_MAX 100000
 #define PST_FEATURE_SLOTS_MAX     1000000
+#define PST_PIPELINE_WINDOWS_MAX  256
+#define PST_PIPELINE_SERIES_MAX   64     /* fields with windows */
+#define PST_PIPELINE_STATE_BYTES  900000 /* the most that a key may come to in the changelog */
 
 typedef enum { PST_MISSING_REJECT = 0, PST_MISSING_VALUE, PST_MISSING_NAN, PST_MISSING_MEAN, PST_MISSING_ZEROS } pst_missing;
 typedef enum { PST_UNKNOWN_MISSING = 0, PST_UNKNOWN_REJECT, PST_UNKNOWN_ZEROS, PST_UNKNOWN_OTHER } pst_unknown_word;
@@ -27,6 +30,15 @@ typedef struct pst_vocabulary_entry {
     char *text;
     double number;
 } pst_vocabulary_entry;
+
+/* Instead of the record's own value: what the values of its key come to, over the last so many, or the last so many seconds. */
+typedef struct pst_feature_window {
+    bool there, self;
+    int of; /* a word of pipeline_window_words; inference/state/windows.h has what each means */
+    uint32_t last;
+    int64_t ms;
+    uint32_t index, series; /* among the pipeline's windows; among the fields that have some */
+} pst_feature_window;
 
 /* One field of a record → one slot of the model's input (an array, or one-hot words: several). x · scale + offset, then clip. */
 typedef struct pst_feature {
@@ -51,6 +63,7 @@ typedef struct pst_feature {
     uint32_t slots; /* 0 = found out: 1, or what the model's width leaves for the one array */
     double *means;  /* in the field's units; one per slot or one for all; NULL = unknown */
     size_t n_means;
+    pst_feature_window window;
     bool text; /* set when a model is bound: it fills an input of strings, with the field's text as it is */
     int line;  /* in the file; 0 = from the model */
 } pst_feature;
@@ -66,7 +79,7 @@ typedef struct pst_pipeline {
     char *text;     /* as read */
     bool published; /* read under the rules of pipeline_published.h */
     struct pst_pipeline_lines {
-        int input, model, features, output, errors, rollout, device;
+        int input, model, features, output, errors, rollout, device, state;
     } line; /* of the sections in the file, for refusals that come later; 0 = not there */
 
     char **topics;
@@ -96,6 +109,15 @@ typedef struct pst_pipeline {
     int64_t batch_age_us;
     bool exactly_once;
     const char *bus; /* a word of pst_bus_conf_client() */
+
+    struct pst_pipeline_state {
+        bool there;
+        char *key, *time; /* fields; NULL = the record's key, its timestamp */
+        char *topic;
+        size_t keys_max, bytes_max, values_max;
+        int64_t idle_ms;
+        size_t n_windows, n_series;
+    } state;
 
     bool tolerance_none;
     char *dlq_topic; /* NULL: <input>.dlq */

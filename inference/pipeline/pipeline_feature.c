@@ -5,6 +5,7 @@
 
 #include "common/base/map.h"
 #include "inference/pipeline/pipeline_keys.h"
+#include "inference/pipeline/pipeline_window.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -284,7 +285,9 @@ int pipeline_feature_read(pipeline_reader *r, const json_t *o, int line, pst_fea
             r, line, "features: scale of %s is 0, which makes every value the same; leave the field out, or give its scale", f->field);
     if ((rc = check_value(r, o, f)) < 0 || (rc = check_slots(r, slots, f)) < 0 || (rc = check_words(r, o, f)) < 0)
         return rc;
-    return read_clip(r, o, f);
+    if ((rc = read_clip(r, o, f)) < 0)
+        return rc;
+    return pipeline_window_read(r, o, f);
 }
 
 int pst_feature_from_json(const json_t *obj, pst_feature *ret_feature, pst_err *err)

@@ -7,6 +7,7 @@
 const char *const pipeline_score_type_words[] = {"auto", "raw", "reconstruction_error", "class", NULL};
 const char *const pipeline_bus_words[] = {"auto", "rdkafka", "wire", NULL};
 const char *const pipeline_missing_words[] = {"reject", "value", "nan", "mean", "zeros", NULL};
+const char *const pipeline_window_words[] = {"count", "mean", "deviation", "min", "max", "sum", "rate", "lag", "since", NULL};
 const char *const pipeline_unknown_words[] = {"missing", "reject", "zeros", "other", NULL};
 
 #define WORDS(...)        \
@@ -21,6 +22,7 @@ static const pst_key rows[] = {
     {"pipeline", "model", PST_KEY_MAPPING, .help = "Required. What scores."},
     {"pipeline", "features", PST_KEY_LIST,
      .help = "Field by field, in the order of the model's input. Without it: the model's own mapping."},
+    {"pipeline", "state", PST_KEY_MAPPING, .help = "What is kept of each key, where features have a `window`."},
     {"pipeline", "output", PST_KEY_MAPPING, .help = "Where scores go."},
     {"pipeline", "score", PST_KEY_MAPPING, .help = "What the model's output means."},
     {"pipeline", "batching", PST_KEY_MAPPING, .help = "When a batch is scored: at the first of the three limits."},
@@ -90,7 +92,31 @@ static const pst_key rows[] = {
     {"features", "slots", PST_KEY_WHOLE, .lo = 1, .hi = PST_FEATURE_SLOTS_MAX,
      .help = "Inputs of the model that an array fills. Without it: 1, or what the model's width leaves for the only array."},
     {"features", "input", PST_KEY_TEXT, .help = "The model's input, where it has several."},
+    {"features", "window", PST_KEY_MAPPING, .help = "Instead of the record's own value: one made of the values that its key has brought."},
     {"features", "mean", PST_KEY_OTHER, .form = "number or [number]", .help = "For `missing: mean` where the model brings no means."},
+
+    {"features.window", "of", PST_KEY_WORD, .words = pipeline_window_words,
+     .help = "Required. `deviation` is that of the population, `rate` is values a second, `lag` the value `last` values before the record, "
+             "`since` the seconds from the value before it."},
+    {"features.window", "last", PST_KEY_WHOLE, .lo = 1, .hi = 10000, .help = "The last so many values of the key; or `seconds`."},
+    {"features.window", "seconds", PST_KEY_NUMBER, .lo = 0.001, .hi = 31536000,
+     .help = "The values that are younger than this at the record's time; or `last`."},
+    {"features.window", "self", PST_KEY_OTHER, .form = "`true`, `false`", .def = "true",
+     .help = "false: the record's own value is not among them. Of `lag` and `since` it never is."},
+
+    {"state", "key", PST_KEY_TEXT, .form = "dotted path",
+     .help = "Field whose text or whole number is the key. Without it: the record's Kafka key."},
+    {"state", "time", PST_KEY_TEXT, .form = "dotted path",
+     .help = "Field with the record's time in milliseconds since 1970. Without it: the record's timestamp."},
+    {"state", "topic", PST_KEY_TEXT, .help = "The compacted topic that keeps the state. Without it: the pipeline's name with `.state`."},
+    {"state", "keys_max", PST_KEY_WHOLE, .lo = 1, .hi = 100e6, .def = "1000000",
+     .help = "Keys of a partition; beyond it the one that was used longest ago is forgotten."},
+    {"state", "bytes_max", PST_KEY_BYTES, .lo = 1 << 16, .hi = 1099511627776.0, .def = "256MiB",
+     .help = "The same for what they hold together, 16 bytes a value and 160 a key."},
+    {"state", "values_max", PST_KEY_WHOLE, .lo = 1, .hi = 10000, .def = "1000",
+     .help = "Values of a field that are kept of a key. A window of seconds with more is cut to the newest, and counted."},
+    {"state", "idle", PST_KEY_SPAN, .lo = 1e6, .hi = 315360000e6,
+     .help = "A key that was silent for longer begins anew. Without it: never."},
 
     {"output", "topic", PST_KEY_TEXT, .help = "Required to run; not for `score dry-run`."},
     {"output", "format", PST_KEY_WORD, .words = WORDS("full", "slim"), .def = "full", .help = "slim: the score alone."},

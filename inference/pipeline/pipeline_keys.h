@@ -11,6 +11,7 @@ extern const pst_keys pst_pipeline_keys;
 extern const char *const pipeline_score_type_words[]; /* in the order of pst_score_type */
 extern const char *const pipeline_bus_words[];
 extern const char *const pipeline_missing_words[];
+extern const char *const pipeline_window_words[];  /* in the order of pst_window_of */
 extern const char *const pipeline_unknown_words[]; /* in the order of pst_unknown_word */
 
 #endif

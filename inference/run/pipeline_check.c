@@ -115,6 +115,8 @@ static int check_dead_letters(const pst_settings *s, const pst_pipeline *p, pst_
                 rc = same_topic(p, line, "errors.dead_letter.topic", own, "an input", err);
         if (rc == 0 && p->output_topic && !strcmp(own, p->output_topic))
             rc = same_topic(p, line, "errors.dead_letter.topic", own, "the output", err);
+        if (rc == 0 && p->state.there && !strcmp(own, p->state.topic))
+            rc = same_topic(p, line, "errors.dead_letter.topic", own, "the state's", err);
         if (rc == 0 && p->shadow_topic && !strcmp(own, p->shadow_topic))
             rc = same_topic(p, line, "errors.dead_letter.topic", own, "the shadow's output", err);
         free(own);
@@ -189,6 +191,8 @@ int pst_pipeline_check_here(const pst_settings *settings, const pst_pipeline *p,
         rc = check_target(settings, p, p->line.output, "output.topic", p->output_topic, err);
     if (rc == 0 && p->shadow_topic)
         rc = check_target(settings, p, p->line.rollout, "rollout.shadow.topic", p->shadow_topic, err);
+    if (rc == 0 && p->state.there)
+        rc = check_target(settings, p, p->line.state, "state.topic", p->state.topic, err);
     if (rc < 0 || (rc = check_dead_letters(settings, p, err)) < 0 || (rc = check_kafka(settings, p, err)) < 0)
         return rc;
     if ((rc = pst_score_device_check(p->device, err)) < 0)
@@ -235,6 +239,9 @@ static int load_variants(check *k)
              pst_score_type_name(pst_binding_score_type(b)));
         tell_words(k, b);
     }
+    char *windows = pst_windowed_explain(p);
+    tell(k, "%s", windows);
+    free(windows);
     const char *why, *device = pst_binding_device(b, &why);
     if (p->line.device || strcmp(device, "cpu") != 0)
         tell(k, "device %s%s%s\n", device, *why ? ": " : "", why);

@@ -162,16 +162,33 @@ static int give_shadow(scorer *s, int32_t id, int64_t now, pst_err *err)
 
 /* ---- one batch ------------------------------------------------------------------------------------------------------------- */
 
+static bool refuse_early(scorer *s, const pst_record *r, char *why, size_t size)
+{
+    bool large = scorer_state_too_large(s, r);
+    if (large)
+        pst_score_core_refuse(s->core, r, "PRODUCE", "too-large", "the score is larger than its topic takes");
+    else if (r->value && scorer_is_refused(s, r, why, size))
+        pst_score_core_refuse(s->core, r, "PRODUCE", "refused", why);
+    else
+        return false;
+    return true;
+}
+
 /* One record in. RETRY: it has to wait. */
 static int take(scorer *s, const pst_record *r, int64_t now, pst_err *err)
 {
     int32_t id = 0;
     int rc = 0;
     const char *crash = score_note_culprit(s->note, r);
+    char why[512];
+    if ((rc = scorer_state_ready(s, r, err)) < 0 || s->state_lost)
+        return rc;
     bool refused = crash != NULL;
     pst_score_need need;
     if (crash)
         pst_score_core_refuse(s->core, r, "INFER", "crash", crash);
+    else if (s->p->state.there) /* what would be bad only when it is sent is bad here: no window is to have it */
+        refused = refuse_early(s, r, why, sizeof(why));
     while (rc == 0 && !refused && (need = pst_score_core_take(s->core, r, &id)) != PST_NEEDS_NOTHING) {
         switch (need) {
         case PST_NEEDS_SCHEMA: rc = give_schema(s, r, id, &refused, err); break;
@@ -211,6 +228,8 @@ int scorer_take(scorer *s, const pst_record *records, size_t n)
             continue;
         }
         int rc = take(s, r, now, &why);
+        if (s->state_lost)
+            return 0;
         if (rc == 0)
             continue;
         if (!scorer_retriable(rc, &why)) {

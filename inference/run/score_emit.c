@@ -183,6 +183,10 @@ static int emit_score(scorer *s, const pst_fate *f)
     if (rc == PST_ELIMIT && s->err.cls == PST_CLASS_DATA) {
         pst_err e = s->err;
         pst_err_clear(&s->err);
+        if (f->entered) {
+            scorer_state_note_too_large(s, f->record);
+            return pst_err_set(&s->err, PST_EAGAIN, PST_CLASS_RETRY, "score", 0, "%.200s, so its record is to enter no window", e.text);
+        }
         return bad_record(s, f->record, "PRODUCE", "too-large", e.text);
     }
     if (rc < 0)

@@ -136,6 +136,8 @@ static int ensure_topics(scorer *s)
     for (size_t i = 0; i < s->p->n_topics && !s->p->tolerance_none; i++)
         if ((rc = make_topic(s, s->inputs[i].dlq, 1, bytes)) < 0)
             return rc;
+    if ((rc = scorer_state_topic(s)) < 0)
+        return rc;
     const char *own = pst_bus_conf_get(s->conf, "message.max.bytes");
     size_t out = topic_bytes_max(s, s->p->output_topic), least = own ? (size_t)strtoll(own, NULL, 10) : SCORE_BYTES_DEFAULT;
     s->score_bytes_max = own || least > out ? least : out;
@@ -264,6 +266,8 @@ int scorer_open(scorer *s)
     pst_bus_conf_free(conf);
     if (!rc)
         pst_txn_expect(s->txn, s->p->output_topic);
+    if (!rc && s->p->state.there)
+        pst_txn_expect(s->txn, s->p->state.topic);
     return rc;
 }
 
@@ -294,6 +298,7 @@ static void begin_anew(scorer *s)
     s->waits_unsettled = true;
     pst_err_clear(&s->err);
     score_round_clear(&s->round);
+    scorer_state_forget(s);
     s->again = 0;
     s->stats->aborts++;
 }

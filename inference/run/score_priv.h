@@ -78,6 +78,15 @@ typedef struct scorer {
     pst_suspects suspects;         /* the records that a topic refuses */
     pst_takes takes, shadow_takes; /* and what it says that it does not take */
     int64_t takes_asked_us, shadow_rests_us;
+    int state_partitions;          /* of the topic of the state */
+    uint64_t state_epoch;          /* pst_consumer_epoch: which of its lives the windows belong to */
+    bool state_lost;               /* partitions were taken away while windows were read */
+    pst_keyed_counts state_counts; /* as they were told last */
+    struct score_place {
+        int32_t partition;
+        int64_t offset;
+    } * too_large; /* records whose scores their topic does not take: they are to be dead letters before windows have them */
+    size_t n_too_large;
     uint64_t done; /* records committed */
     uint64_t dead; /* of them dead-lettered */
     int again;     /* rounds in a row that were thrown away at their commit */
@@ -119,6 +128,23 @@ void scorer_idle_ms(int ms); /* sleeps, ready to stop */
 int scorer_may_report(scorer *s); /* asks the registry what reports need, so that no round waits for it later. RETRY */
 void scorer_report(scorer *s);
 void scorer_report_failed(scorer *s);
+
+/* score_state.c: what is kept of keys. All do nothing where the pipeline has no windows. */
+int scorer_state_topic(scorer *s); /* makes it, and looks at it */
+bool scorer_state_is_old(
+    scorer *s); /* partitions were taken away: true, the round has to be thrown away first; else what was kept is forgotten */
+/* Some of these wait for windows that have to be read, which no transaction should be open for. */
+bool scorer_state_lacks(const scorer *s, const pst_record *records, size_t n);
+/* The windows of the record's partition are there, or are read now, which takes its time (s->state_lost afterwards: what is in hand is void). RETRY: not now,
+ * and why. */
+int scorer_state_ready(scorer *s, const pst_record *r, pst_err *err);
+void scorer_state_undo_from(scorer *s, const pst_record *r); /* it, and those of its partition behind it, have not happened */
+bool scorer_state_too_large(const scorer *s, const pst_record *r);
+void scorer_state_note_too_large(scorer *s, const pst_record *r);
+int scorer_state_send(scorer *s);       /* the round's changes, before its commit */
+void scorer_state_committed(scorer *s); /* or: */
+void scorer_state_undo(scorer *s);
+void scorer_state_forget(scorer *s); /* the consumer is another one */
 
 /* score_refused.c. After a commit that failed, the round not cleared yet: is one of its records what a topic does not take? Then it is looked for. */
 bool scorer_was_refused(scorer *s);

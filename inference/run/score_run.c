@@ -168,9 +168,19 @@ static void round_again(scorer *s, const char *why)
 {
     pst_log_limited(PST_LOG_INFO, "score", "round_again", "event=round_again pipeline=%s why=\"%s\"", s->p->name, why);
     score_round_clear(&s->round);
+    scorer_state_undo(s);
     pst_metric_add(s->stats->aborts_total, 1);
     s->stats->aborts++;
     pst_err_clear(&s->err);
+}
+
+/* Back to the committed offsets, whether or not something was sent. */
+static int throw_away(scorer *s, const char *why)
+{
+    bool open = s->round.open;
+    round_again(s, why);
+    int rc = open ? pst_txn_abort(s->txn, &s->err) : pst_consumer_rewind(s->consumer, &s->err);
+    return rc < 0 ? rc : ROUND_GONE;
 }
 
 /* 0, ROUND_GONE or an error. Only PST_EAGAIN says that the consumer is back where the round began: whatever else goes wrong, its position is not
@@ -180,9 +190,12 @@ static int commit(scorer *s)
     if (!s->round.open)
         return 0;
     int64_t start = pst_mono_us();
+    int rc = scorer_state_send(s);
+    if (rc < 0)
+        return rc == PST_EAGAIN ? throw_away(s, s->err.text) : rc;
     bool stops = scorer_canary_judge(s);
     scorer_report(s);
-    int rc = pst_txn_commit(s->txn, &s->err);
+    rc = pst_txn_commit(s->txn, &s->err);
     int64_t end = pst_mono_us();
     scorer_canary_commit(s, stops, rc == 0);
     if (rc == 0) {
@@ -194,6 +207,7 @@ static int commit(scorer *s)
                             s->round.reasons[0].reason);
         pst_metric_observe(s->stats->commit, (double)(end - start) / 1e6);
         scorer_was_taken(s);
+        scorer_state_committed(s);
         score_round_commit(&s->round, s->core, s->stats, pst_now_us());
         s->stats->lag = pst_consumer_lag(s->consumer);
         s->again = 0;
@@ -202,21 +216,13 @@ static int commit(scorer *s)
     scorer_report_failed(s);
     bool by_record = rc == PST_EAGAIN && scorer_was_refused(s);
     score_round_clear(&s->round);
+    scorer_state_undo(s);
     if (rc != PST_EAGAIN)
         return rc;
     if (!by_record && ++s->again >= AGAIN_MAX) /* nothing gets through: the consumer or the producer is fenced and does not know */
         return PST_EFENCED;
     round_again(s, s->err.text);
     return ROUND_GONE;
-}
-
-/* Back to the committed offsets, whether or not something was sent. */
-static int throw_away(scorer *s, const char *why)
-{
-    bool open = s->round.open;
-    round_again(s, why);
-    int rc = open ? pst_txn_abort(s->txn, &s->err) : pst_consumer_rewind(s->consumer, &s->err);
-    return rc < 0 ? rc : ROUND_GONE;
 }
 
 /* This record cannot be handled now: its partition waits for it, alone. The round goes on, with what was marked before it. */
@@ -252,8 +258,10 @@ static int hold_all(scorer *s, const pst_record *records, size_t n, const pst_er
 static int hold_stopped(scorer *s)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < s->n_stops; i++)
+    for (size_t i = 0; rc == 0 && i < s->n_stops; i++) {
+        scorer_state_undo_from(s, s->stops[i].at);
         rc = hold(s, s->stops[i].at, &s->stops[i].why);
+    }
     return rc;
 }
 
@@ -329,8 +337,9 @@ static int begin(scorer *s)
 }
 
 /* A record that did not go out, because it has to wait, because an outage ends the round, or because the pipeline is to end at it. */
-static int not_emitted(scorer *s, const pst_record *r, int rc)
+static int not_emitted(scorer *s, const pst_fate *fates, size_t i, size_t n, int rc)
 {
+    const pst_record *r = fates[i].record;
     if (rc == PST_EAGAIN) /* the producer's queue stays full: an outage */
         return throw_away(s, s->err.text);
     pst_err why = s->err;
@@ -341,6 +350,8 @@ static int not_emitted(scorer *s, const pst_record *r, int rc)
     }
     if (why.cls == PST_CLASS_DATA) { /* the pipeline's own word that it ends here */
         pst_err_clear(&s->err);
+        for (; i < n; i++)
+            scorer_state_undo_from(s, fates[i].record);
         commit(s); /* what was scored before it stays */
         s->err = why;
     }
@@ -361,7 +372,7 @@ static int emit_all(scorer *s)
         rc = scorer_emit(s, &fates[i]);
         pst_txn_of(s->txn, NULL);
         if (rc < 0) {
-            rc = not_emitted(s, r, rc);
+            rc = not_emitted(s, fates, i, n, rc);
             continue;
         }
         score_round_record(&s->round, r);
@@ -394,16 +405,21 @@ static int score_batch(scorer *s, const pst_record *records, size_t n)
     bool lost = false;
     if (score_note_is_hopeless(s->note))
         return paused_by_crashes(s, records, n);
+    if (scorer_state_is_old(s))
+        return throw_away(s, "partitions were given or taken");
     int rc = scorer_meet(s, records, n);
     if (rc < 0) {
         why = s->err;
         return scorer_retriable(rc, &why) ? hold_all(s, records, n, &why) : rc;
     }
-    rc = s->round.open && !fits(s, score_pace_expect_us(&s->pace, n)) ? commit(s) : 0;
+    bool alone = !fits(s, score_pace_expect_us(&s->pace, n)) || scorer_state_lacks(s, records, n);
+    rc = s->round.open && alone ? commit(s) : 0;
     if (rc != 0)
         return rc;
     if ((rc = scorer_take(s, records, n)) < 0)
         return rc;
+    if (s->state_lost)
+        return throw_away(s, "partitions were given or taken");
     size_t taken = 0;
     pst_score_core_fates(s->core, &taken);
     rc = taken ? run_core(s, taken, &why, &lost) : 0;
@@ -525,6 +541,10 @@ static int set_up(scorer *s)
     if (!p->output_topic)
         return pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s: output.topic is missing; write output: {topic: NAME}",
                            p->file);
+    if (p->state.there && s->settings->embedded)
+        return pst_err_set(&s->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0,
+                           "%s:%d: state: needs transactions, which the in-memory broker has not; use a Kafka (penstock up --kafka)",
+                           p->file, p->line.state);
     int rc = pst_client_open(s->settings, "penstock-score", &s->client, &s->err);
     if (rc < 0 || (rc = scorer_configure(s)) < 0)
         return rc;
@@ -573,6 +593,7 @@ static void tear_down(scorer *s)
         free(s->inputs[i].dlq);
     free(s->inputs);
     score_round_done(&s->round);
+    free(s->too_large);
     pst_suspects_done(&s->suspects);
     pst_unknown_free(s->unknown);
     free(s->stops);
@@ -591,7 +612,7 @@ static void tear_down(scorer *s)
 /* From the first door to the last commit. What failed before a round began leaves nothing to undo but memory. */
 int pst_score_run(const pst_settings *settings, const pst_pipeline *p, const pst_score_run_opts *opts)
 {
-    scorer s = {.settings = settings, .p = p, .opts = opts, .slot = {.fd = -1}};
+    scorer s = {.settings = settings, .p = p, .opts = opts, .slot = {.fd = -1}, .state_epoch = UINT64_MAX};
     s.stats = score_stats_new(p->name);
     int rc = set_up(&s);
     if (rc == 0)

@@ -63,6 +63,10 @@ score_stats *score_stats_new(const char *pipeline)
     s->shadow_scored = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_SCORED, pipeline, NULL);
     s->shadow_disagree = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_DISAGREES, pipeline, NULL);
     s->shadow_skipped = pst_metric_of(m, PST_METRIC_SCORER_SHADOW_SKIPPED, pipeline, NULL);
+    s->state_keys = pst_metric_of(m, PST_METRIC_SCORER_STATE_KEYS, pipeline, NULL);
+    s->state_bytes = pst_metric_of(m, PST_METRIC_SCORER_STATE_BYTES, pipeline, NULL);
+    s->state_forgotten = pst_metric_of(m, PST_METRIC_SCORER_STATE_FORGOTTEN, pipeline, NULL);
+    s->window_cut = pst_metric_of(m, PST_METRIC_SCORER_WINDOW_CUT, pipeline, NULL);
     s->non_finite = pst_metric_of(m, PST_METRIC_SCORER_NON_FINITE, pipeline, NULL);
     s->canary_failed = pst_metric_of(m, PST_METRIC_SCORER_CANARY_FAILED, pipeline, NULL);
     s->canary_stopped = pst_metric_of(m, PST_METRIC_SCORER_CANARY_STOPPED, pipeline, NULL);

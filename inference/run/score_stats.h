@@ -47,7 +47,8 @@ typedef struct score_stats {
     _Atomic uint64_t latency[PST_LATENCY_BUCKETS], scores[PST_METRIC_SPREAD];
     pst_metric *e2e, *decode, *emit, *commit, *lag_gauge, *waiting_gauge, *scored_total, *swaps, *swap_failures, *load_seconds, *loaded,
         *consumed, *missing_total, *anomalies_total, *commits_ok, *aborts_total, *shadow_scored, *shadow_disagree, *shadow_skipped,
-        *non_finite, *canary_failed, *canary_stopped, *tombstones_total, *device_lost, *score, *lag_seconds;
+        *state_keys, *state_bytes, *state_forgotten, *window_cut, *non_finite, *canary_failed, *canary_stopped, *tombstones_total,
+        *device_lost, *score, *lag_seconds;
     pst_dump *dump; /* asked by GET /state; NULL = not there; set before start */
     struct pst_stats_threads *threads;
 } score_stats;

@@ -22,6 +22,7 @@ typedef enum {
     PST_WAIT_TOPICS,
     PST_WAIT_REOPENED,    /* consumer and producer were opened anew, and the group has not taken us in yet */
     PST_WAIT_COORDINATOR, /* Kafka lets the consumer we have wait */
+    PST_WAIT_STATE,       /* the windows of a partition are read */
     PST_WAITERS
 } pst_waiter;
 
