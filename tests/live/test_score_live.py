@@ -1,6 +1,6 @@
 """The scorer on a real Kafka, watched by clients that share no code with it: bad records, JSON, slim, pass-through, nested nullable fields, an alias
 that moves under load, exact offsets, a registry and a broker that go away, kill -9 in a loop with a ledger, two workers."""
-import datetime, sys, os, json, random, struct, threading, time, signal, subprocess, urllib.request
+import datetime, sys, os, json, random, shutil, struct, threading, time, signal, subprocess, urllib.request
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from kit import *
 import numpy as np, onnx, fastavro
@@ -730,8 +730,38 @@ def test_two_workers_under_one_slot(p):
     check(sorted(s["record"]["id"] for _, s in p.scores("twins.scores")) == list(range(1000)), "every record once")
 
 
+def test_on_a_device_that_is_simulated(p):
+    """Scores say that the device computed them; what its driver tells is in log and heartbeat. No device is needed: driver and kernels are those of the unit tests."""
+    tests = BIN.parent / "tests"
+    driver, plugin = tests / "cuda_sim/libcuda.so.1", tests / "cuda_plugins/cuda_plugin_ours.so"
+    if not driver.exists() or not plugin.exists() or b"libasan" in BIN.read_bytes() or b"libtsan" in BIN.read_bytes():
+        return print("   left out: the simulated driver is not built, or sanitizers are", flush=True)
+    folder = p.dir / "on-device"
+    folder.mkdir()
+    shutil.copy(BIN, folder / "penstock")
+    shutil.copy(plugin, folder / "libpenstock-cuda.so")
+    path = p.pipeline("device", "device", f"model: {{file: {p.dir / 'm1.onnx'}}}\nfeatures: [{{field: cpu.user, missing: value, value: 7}}, {{field: mem}}]\n"
+                                          "output: {topic: TOPIC.scores, passthrough: [id]}\nguarantee: exactly_once\ndevice: cuda\n")
+    p.send("device", [reading(i) for i in range(200)])
+    env = {**p.env, "LD_LIBRARY_PATH": str(driver.parent), "PENSTOCK_SIM_CUDA": "13000 9.0", "PENSTOCK_SIM_XID": "79"}
+    log = p.dir / "device.log"
+    with open(log, "a") as f:
+        w = Child([folder / "penstock", "score", "run", "-c", path], env=env, stdin=subprocess.DEVNULL, stdout=f, stderr=f, start_new_session=True)
+    p.children.append(w)
+    out = [p.decode(m.value()) for m in p.read("device.scores", lambda ms: len(ms) >= 200)]
+    check({s["model"]["backend"] for s in out} == {"cuda:0"}, f"who computed them: { {s['model'].get('backend') for s in out} }")
+    check(all(abs(s["score"][0] - want(reading(s["record"]["id"]))) < 1e-3 for s in out), "the scores are right")
+    until(lambda: "event=device_event" in log.read_text(), 30, lambda: f"an Xid in the log: {log.read_text()[-500:]}")
+    check("kind=xid code=79" in log.read_text(), "which it was")
+    told = lambda e: dict(e["details"]).get("device_event", "") if e.get("kind") == "scorer" else ""
+    beats = p.events("workers", lambda seen: any(told(e) for e in seen))
+    check(any(told(e) == "cuda:0: xid 79: the device has fallen off the bus" for e in beats), f"in a heartbeat: {[told(e) for e in beats]}")
+    w.send_signal(signal.SIGTERM)
+    check(w.wait(30) == 0, "it ends when it is told to")
+
+
 TESTS = [test_dry_run_needs_no_broker, test_the_wrong_format_is_refused_before_the_first_record, test_a_json_topic_that_cannot_fill_the_model_is_refused, test_verbs_of_models_and_pipelines, test_a_model_in_the_file_of_its_library, test_too_large_for_the_output, test_records_of_all_kinds, test_json_slim_and_tolerance, test_alias_counts_from_exact_offsets, test_alias_moves_under_load, test_every_swap_is_recorded, test_a_stream_that_changes_its_types, test_a_model_that_does_not_fit_is_kept_out_and_rubbish_pauses,
-         test_waits_for_its_model_and_for_the_registry, test_numbers_that_are_none, test_lag_of_partitions_of_which_nothing_is_committed, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled]
+         test_waits_for_its_model_and_for_the_registry, test_numbers_that_are_none, test_lag_of_partitions_of_which_nothing_is_committed, test_two_workers_under_one_slot, test_killed_in_a_loop_nothing_is_lost_or_doubled, test_on_a_device_that_is_simulated]
 with Bench() as p:
     p.metrics_port = free_ports(1)
     for i in (1, 2, 3):
