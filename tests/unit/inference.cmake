@@ -26,6 +26,12 @@ set_target_properties(bench_scorer_windows PROPERTIES RUNTIME_OUTPUT_DIRECTORY $
 add_executable(bench_scorer_core bench/scorer/core.c)
 target_link_libraries(bench_scorer_core PRIVATE pst_scorer pst_flags)
 set_target_properties(bench_scorer_core PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka)
+if(AVRO_FOUND) # the same pipeline from parts, for tests/bench/scorer/workloads.py
+  add_executable(bench_scorer_peer bench/scorer/peer.c bench/engine/sides.c bench/engine/ort.c)
+  target_link_libraries(bench_scorer_peer PRIVATE pst_engine pst_flags PkgConfig::AVRO PkgConfig::RDKAFKA ${CMAKE_DL_LIBS})
+  set_target_properties(bench_scorer_peer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endif()
 pst_fuzz(pipeline SOURCES fuzz/fuzz_pipeline.c LIBS pst_pipeline)
 pst_fuzz(oip SOURCES fuzz/fuzz_oip.c LIBS pst_serve)
 pst_fuzz(keyed SOURCES fuzz/fuzz_keyed.c LIBS pst_score_state)
