@@ -1,6 +1,5 @@
 """--objects s3://: a Trainer, two nodes, a client and a scorer's host that share no folder, over a bucket of a server that checks signatures and fails now and then.
-Code too large for a record, code in a record, a model registered on one node and fetched elsewhere, a supervisor killed while it stores, an outage, a wrong
-bucket. The secret is in no topic, no environment and no command line of what runs for a job."""
+Code too large for a record, code in a record, a model registered on one node and fetched elsewhere, an outage, a wrong bucket. The secret is in no topic, no environment and no command line of what runs for a job."""
 import hashlib, os, signal, time
 from s3_kit import *
 
