@@ -58,13 +58,6 @@ static char *seal_one(void *arg, const char *path, const char *key, const char *
     return quoted;
 }
 
-char *pst_manifest_seal(const char *text, const pst_seal_key *key, const char *context)
-{
-    sealing s = {.key = key, .context = context};
-    char *out = NULL;
-    return pst_yaml_replace(text, strlen(text), seal_one, &s, &out, NULL) == 0 ? out : pst_seal(key, context, text, strlen(text));
-}
-
 static char *unseal_one(void *arg, const char *path, const char *key, const char *value, const char *source, size_t len)
 {
     sealing *s = arg;
@@ -90,4 +83,23 @@ char *pst_manifest_unseal(const char *text, const pst_seal_key *key, const char 
         return NULL;
     }
     return out;
+}
+
+static bool opens_to(const char *sealed, const char *text, const pst_seal_key *key, const char *context)
+{
+    char *back = pst_manifest_unseal(sealed, key, context);
+    bool same = back && !strcmp(back, text);
+    free(back);
+    return same;
+}
+
+/* A quoted scalar may not stand wherever another kind of scalar may: where the text would not open again, all of it is sealed. */
+char *pst_manifest_seal(const char *text, const pst_seal_key *key, const char *context)
+{
+    sealing s = {.key = key, .context = context};
+    char *out = NULL;
+    if (pst_yaml_replace(text, strlen(text), seal_one, &s, &out, NULL) == 0 && opens_to(out, text, key, context))
+        return out;
+    free(out);
+    return pst_seal(key, context, text, strlen(text));
 }

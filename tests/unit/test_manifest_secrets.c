@@ -66,12 +66,16 @@ static void test_secrets_are_sealed_and_the_rest_stays(void **state)
 
 static void test_secrets_of_other_texts(void **state)
 {
-    static const char *const rows[] = {"",
-                                       "name: x\n",
-                                       "a: [b, c]\n",
-                                       "\xef\xbb\xbfpenstock: {env: {A: \"\xf0\x9f\x8e\x88 geheim\"}}\r\nname: y\r\n",
-                                       "penstock:\n  env:\n    A: >-\n      geheim\n      more\n\n    B: 'geheim'\n",
-                                       "{unclosed: [geheim"};
+    static const char *const rows[] = {
+        "",
+        "name: x\n",
+        "a: [b, c]\n",
+        "\xef\xbb\xbfpenstock: {env: {A: \"\xf0\x9f\x8e\x88 geheim\"}}\r\nname: y\r\n",
+        "penstock:\n  env:\n    A: >-\n      geheim\n      more\n\n    B: 'geheim'\n",
+        "penstock:\n  env:\n    A: |\n      geheim\n\xc2\x85name: y\n", /* line ends of YAML that are none of C's */
+        "penstock:\n  env:\n    A: >-\n      geheim\n\xe2\x80\xa8name: y\n",
+        "penstock:\n  env:\n    A: geheim\n      \t", /* may follow a plain scalar, not a quoted one */
+        "{unclosed: [geheim"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *sealed = pst_manifest_seal(rows[i], &one, "c"), *back = pst_manifest_unseal(sealed, &one, "c");
         assert_null(strstr(sealed, "geheim"));
