@@ -73,7 +73,7 @@ static const pst_usage usages[N_VERBS] = {
     [PROMOTE] =
         {"pipelines promote", "NAME", "Make the canary's version the primary: its alias moves, the canary ends.",
          "The move counts from the present ends of the input on and is recorded with who made it and why. Cut off in between, it may be\n"
-         "done again.",
+         "done again. A canary that was stopped by its budget is not promoted.",
          "penstock pipelines promote fraud --reason \"a week without a difference\"", OF(promote_table), false},
     [ROLLBACK] = {"pipelines rollback", "NAME", "Take the canary back: all records are the primary's again.",
                   "With --promotion: the last promotion of this pipeline is undone, from the present ends of the input on.",

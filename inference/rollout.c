@@ -30,6 +30,62 @@ static int refuse(pst_verb_run *v, const char *fmt, ...)
     return pst_err_set(&v->err, PST_EINVAL, PST_CLASS_FATAL, "config", 0, "%s", text);
 }
 
+/* ---- stops ----------------------------------------------------------------------------------------------------------------- */
+
+typedef struct telling {
+    pst_client *c;
+    const pst_pipeline *p;
+    char spec[65];
+    pst_model_event stop; /* the first of this spec; name NULL = none */
+    pst_models *models;
+} telling;
+
+static int hear(void *arg, const char *key, const pst_record *r, pst_err *err)
+{
+    telling *t = arg;
+    pst_model_event e;
+    if (!r->value || pst_codec_decode(t->c->codec, &pst_model_event_type, r->value, r->value_len, r->timestamp_ms, &e, NULL) < 0)
+        return 0;
+    pst_models_apply(t->models, &e);
+    if (!t->stop.name && pst_score_report_is_stop(&e, t->p, t->spec))
+        t->stop = e;
+    else
+        pst_event_clear(&pst_model_event_type, &e);
+    return 0;
+}
+
+/* Why the canary of this very text was stopped, to be freed; NULL = it was not. */
+static int stopped(pst_verb_run *v, const pst_pipeline *p, char **ret_why)
+{
+    telling t = {.c = v->client, .p = p, .models = pst_models_new()};
+    pst_score_report_spec(p, t.spec);
+    pst_err e = {0};
+    int rc = pst_client_scan(v->client, PST_TOPIC_MODELS, NULL, hear, &t, &e);
+    *ret_why = t.stop.name ? pst_strdup(t.stop.reason ? t.stop.reason : "") : NULL;
+    if (t.stop.name)
+        pst_event_clear(&pst_model_event_type, &t.stop);
+    pst_models_free(t.models);
+    if (rc < 0 && rc != PST_ENOTFOUND) /* no topic yet: no stop yet */
+        v->err = e;
+    return rc == PST_ENOTFOUND ? 0 : rc;
+}
+
+/* A text that is as one was when its canary was stopped brings no canary back; whoever has just asked for one has to know. */
+static int tell_rests(pst_verb_run *v, const pst_pipeline_spec *s, const char *text)
+{
+    pst_pipeline *p = NULL;
+    char *why = NULL;
+    int rc = pst_pipeline_parse_published(text, strlen(text), s->name, &p, &v->err);
+    if (rc == 0 && p->has_canary)
+        rc = stopped(v, p, &why);
+    if (why)
+        fprintf(stderr, "%s: its canary rests all the same, for under this very text it was stopped (%s); change a number of it\n", s->name,
+                why);
+    free(why);
+    pst_pipeline_free(p);
+    return rc;
+}
+
 /* ---- the spec -------------------------------------------------------------------------------------------------------------- */
 
 static int publish(pst_verb_run *v, const pst_pipeline_spec *s, char *text)
@@ -63,6 +119,8 @@ static int change(pst_verb_run *v, const pst_pipeline_spec *s, const json_t *rol
         rc = publish(v, s, text);
     if (rc == 0 && !v->settings.quiet)
         fprintf(stderr, "%s: %s\n", s->name, same ? "nothing changes" : o->dry_run ? "not published" : "published");
+    if (rc == 0)
+        rc = tell_rests(v, s, text);
     free(text);
     return rc;
 }
@@ -232,6 +290,20 @@ static int take_off(pst_verb_run *v, const pst_pipeline_spec *s, const score_rol
     return score_rollout_canary(v, s, &off);
 }
 
+/* Whoever promotes by a timer would make everything of what was stopped for its errors. */
+static int refuse_stopped(pst_verb_run *v, const pst_pipeline *p)
+{
+    char *why = NULL;
+    int rc = stopped(v, p, &why);
+    if (rc == 0 && why)
+        rc = refuse(v,
+                    "%.100s: its canary was stopped: %.120s; take it back (penstock pipelines rollback) or change it (penstock pipelines "
+                    "canary); penstock models alias moves the alias all the same",
+                    p->name, why);
+    free(why);
+    return rc;
+}
+
 int score_rollout_promote(pst_verb_run *v, const pst_pipeline_spec *s, const score_rollout_opts *o)
 {
     desk d = {0};
@@ -245,7 +317,10 @@ int score_rollout_promote(pst_verb_run *v, const pst_pipeline_spec *s, const sco
     if (rc == 0 && !next)
         rc = pst_err_set(&v->err, PST_ENOTFOUND, PST_CLASS_DATA, "models", 0, "model %s has no version that its canary's %s means",
                          p->model.name, p->canary.alias ? p->canary.alias : "version");
-    if (rc == 0 && (!now || now->version != next->version)) {
+    bool moves = rc == 0 && (!now || now->version != next->version); /* else it has moved already, and only the canary is to end */
+    if (moves)
+        rc = refuse_stopped(v, p);
+    if (rc == 0 && moves) {
         char *reason = pst_sprintf(PROMOTED "%s%s%s", p->name, o->reason ? ": " : "", o->reason ? o->reason : "");
         rc = move(v, p, next->version, reason, o);
         free(reason);
@@ -282,28 +357,6 @@ int score_rollout_back(pst_verb_run *v, const pst_pipeline_spec *s, const score_
 }
 
 /* ---- what is seen of it ---------------------------------------------------------------------------------------------------- */
-
-typedef struct telling {
-    pst_client *c;
-    const pst_pipeline *p;
-    char spec[65];
-    pst_model_event stop; /* the first of this spec; name NULL = none */
-    pst_models *models;
-} telling;
-
-static int hear(void *arg, const char *key, const pst_record *r, pst_err *err)
-{
-    telling *t = arg;
-    pst_model_event e;
-    if (!r->value || pst_codec_decode(t->c->codec, &pst_model_event_type, r->value, r->value_len, r->timestamp_ms, &e, NULL) < 0)
-        return 0;
-    pst_models_apply(t->models, &e);
-    if (!t->stop.name && pst_score_report_is_stop(&e, t->p, t->spec))
-        t->stop = e;
-    else
-        pst_event_clear(&pst_model_event_type, &e);
-    return 0;
-}
 
 static void tell_choice(const telling *t, const char *what, const pst_model_choice *c, FILE *f)
 {

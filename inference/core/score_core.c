@@ -332,11 +332,11 @@ static int infer_lane(pst_score_core *c, pst_lane *l, pst_err *err)
         *err = r.err;
         return r.err.code;
     }
-    c->infer_failures = r.done ? 0 : c->infer_failures + (int)l->n_rows;
-    if (c->infer_failures < INFER_FAILURES_MAX)
+    l->failures = r.done ? 0 : l->failures + (int)l->n_rows;
+    if (l->failures < INFER_FAILURES_MAX)
         return 0;
     const pst_fate *f = &c->fates[l->row_fate[l->n_rows - 1]];
-    c->infer_failures = 0;
+    l->failures = INFER_FAILURES_MAX; /* until one of its records is scored: what waits comes again, perhaps one by one */
     return pst_err_set(err, PST_ESTATE, PST_CLASS_RETRY, "model", 0,
                        "model %s version %d fails on every record, so none is dead-lettered; the last said: %.200s",
                        pst_binding_name(l->binding), pst_binding_version(l->binding), pst_score_core_message(c, f));

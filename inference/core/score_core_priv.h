@@ -46,6 +46,7 @@ struct pst_lane {
     pst_slice *pass;    /* (rows_max, n_pass) */
     pst_epoch *epoch;
     char device[16]; /* what computed it when that was last looked at */
+    int failures; /* rows in a row without a score, over batches. A lane's own: beside a model that works, one that does not is seen all the same */
 };
 
 typedef struct score_models {
@@ -66,7 +67,6 @@ struct pst_score_core {
     int64_t now_us; /* of begin */
     pst_buf arena, messages, values;
     pst_err why; /* of the record that enters; clear, but behind a bad one: clearing its text for each would cost more than decoding */
-    int infer_failures;
     double canary_percent; /* 0 = off */
     int64_t canary_us;     /* of the last run */
     pst_variant failed;

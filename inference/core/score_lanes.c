@@ -75,7 +75,6 @@ int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *ta
     size_t slot = (size_t)variant * 2 + (r->now && r->now->slot % 2 == 0);
     PST_ASSERT(slot / 2 == (size_t)variant && (!r->now || r->now->slot != slot)); /* the two of a variant read apart */
     r->next = lane_new(c, variant, slot, take, pst_epoch_new(from, n));
-    c->infer_failures = 0;
     if (variant == PST_VARIANT_SHADOW)
         pst_err_clear(&c->shadow_why);
     if (!r->now || !n)

@@ -33,7 +33,9 @@ static const pst_model_choice *choice(const pst_pipeline *p, pst_variant v)
 {
     const pst_model_choice *const choices[] = {&p->model, p->has_canary ? &p->canary : NULL, p->has_shadow ? &p->shadow : NULL};
     const pst_model_choice *c = choices[v];
-    return c && c->name && (!c->version || v == PST_VARIANT_CANARY) ? c : NULL; /* a canary is off at times, also a pinned one */
+    bool pinned =
+        c && c->version; /* the file says it; but a canary is off at times, and that there is none has the primary's event to say */
+    return c && c->name && (!pinned || v == PST_VARIANT_CANARY || (v == PST_VARIANT_PRIMARY && !p->has_canary)) ? c : NULL;
 }
 
 void pst_score_report_spec(const pst_pipeline *p, char ret[65])

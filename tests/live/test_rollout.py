@@ -305,7 +305,45 @@ def test_drift_is_seen(p):
     p.end(worker)
 
 
-TESTS = [test_drift_is_seen, test_verbs_publish_once_and_are_refused_where_check_refuses, test_a_shadow_that_disagrees_stops_the_canary, test_a_canary_that_fails_on_everything_holds_nobody, test_a_canary_beyond_its_budget_rests_under_kills,
+def test_a_stopped_canary_is_not_promoted_and_said_to_rest(p):
+    p.models("again", champion=[1, 10], rival=[float("nan"), 1])
+    path = p.pipeline("again", "model: {name: again, alias: champion}\n")
+    p.cli("pipelines", "apply", path)
+    begin = lambda percent=50: p.cli("pipelines", "canary", "again", "--alias", "rival", "--percent", percent, "--errors", "1%", "--over", "50").stderr
+    spec = lambda: p.cli("pipelines", "show", "again", "-q").stdout
+    check("rests" not in begin(), "the first time it is on")
+    first = spec()
+    path.write_text(first)
+    worker = p.scorer(path)
+    with Stream(p, "again") as s:
+        until(lambda: p.stops("again"), 60, lambda: (p.dir / "again.log").read_text()[-1500:], 0.5)
+    p.end(worker)
+    for how in ([], ["--dry-run"]):
+        r = p.cli("pipelines", "promote", "again", *how, ok=False)
+        check(r.returncode == 2 and "was stopped: errors: " in r.stderr and spec() == first, f"promote {how}: exit {r.returncode}: {r.stderr}")
+    check("rests" in begin(), "begun once more")
+    p.cli("pipelines", "rollback", "again")
+    check("rests all the same" in begin() and spec() == first, "taken back, and begun again as it was")
+    check("rests" not in begin(40), "another text is another attempt")
+
+
+def test_a_pinned_primary_says_that_its_canary_has_ended(p):
+    p.models("pinned", champion=[1, 10], rival=[2, 20])
+    path = p.pipeline("pinned", "model: {name: pinned, version: 1}\nrollout: {canary: {alias: rival, percent: 50}}\n")
+    for n in (200, 400):
+        worker = p.scorer(path)
+        if n == 200:
+            until(lambda: "variant=CANARY" in (p.dir / "pinned.log").read_text(), 60, "the canary's model is there")
+        p.send("pinned", 200)
+        until(lambda: len(p.read("pinned.scores")) >= n, 60, lambda: (p.dir / "pinned.log").read_text()[-1500:], 0.5)
+        p.end(worker)
+        path.write_text(path.read_text().replace("rollout: {canary: {alias: rival, percent: 50}}\n", ""))
+    out = p.scores("pinned.scores")
+    check({x["variant"] for x in out} == {"PRIMARY", "CANARY"}, "it had its part before")
+    replay_agrees(p, path, out)
+
+
+TESTS = [test_a_stopped_canary_is_not_promoted_and_said_to_rest, test_a_pinned_primary_says_that_its_canary_has_ended, test_drift_is_seen, test_verbs_publish_once_and_are_refused_where_check_refuses, test_a_shadow_that_disagrees_stops_the_canary, test_a_canary_that_fails_on_everything_holds_nobody, test_a_canary_beyond_its_budget_rests_under_kills,
          test_a_hundred_moves_with_a_canary_are_replayed_alike]
 with Bench() as p:
     for test in TESTS:

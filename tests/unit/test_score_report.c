@@ -119,6 +119,19 @@ static void test_report_tells_who_had_the_canarys_part(void **state)
     get_up(&d);
 }
 
+/* Nobody else says that a canary has ended: seen as 102 of 400 scores of a primary that is pinned, which a replay gave to the canary that had been beside it. */
+static void test_report_of_a_pinned_primary_says_that_there_is_no_canary(void **state)
+{
+    desk d = {0};
+    d.p = kit_pipeline("name: p\ninput: {topics: [in]}\nmodel: {name: line, version: 1}\noutput: {topic: out}\nfeatures: [n]\n");
+    d.core = make_core(&d.w, d.p, version(&d, 1));
+    d.reports = score_reports_new(d.p);
+    assert_true(score_reports_wanted(d.reports));
+    kit_value(d.w.schema, 1, "{\"host\":\"a\",\"n\":4}", &d.value);
+    assert_string_equal(round_of(&d, 100, 110), "100:1");
+    get_up(&d);
+}
+
 static void test_report_tells_a_stop(void **state)
 {
     desk d = {0};
@@ -156,6 +169,7 @@ int main(void)
         cmocka_unit_test(test_report_says_nothing_of_what_was_before_it),
         cmocka_unit_test(test_report_says_nothing_of_a_change_that_came_late),
         cmocka_unit_test(test_report_tells_who_had_the_canarys_part),
+        cmocka_unit_test(test_report_of_a_pinned_primary_says_that_there_is_no_canary),
         cmocka_unit_test(test_report_tells_a_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
