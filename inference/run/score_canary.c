@@ -37,10 +37,16 @@ void scorer_canary_hear(scorer *s)
         rest(s, why);
 }
 
+/* A version pays for itself alone: with the first record behind a move of the alias the windows begin anew, and what the one before still has counts for nobody. */
 void scorer_canary_had(scorer *s, const pst_fate *f)
 {
-    const pst_binding *b = s->p->has_canary && f->agreement ? pst_score_core_binding(s->core, PST_VARIANT_CANARY) : NULL;
-    score_round_compared(&s->round, f, b ? pst_binding_version(b) : 0);
+    const pst_binding *b = s->p->has_canary ? pst_score_core_binding(s->core, PST_VARIANT_CANARY) : NULL;
+    int version = b ? pst_binding_version(b) : 0;
+    if (version != s->budget_of) {
+        s->budget_of = version;
+        s->budget.seen = s->round.canary = (pst_cost){0};
+    }
+    score_round_compared(&s->round, f, version);
 }
 
 bool scorer_canary_judge(scorer *s)

@@ -60,6 +60,7 @@ typedef struct scorer {
     const pst_binding *drift_of;
     int drift_version;   /* its: memory is used again */
     pst_budget budget;   /* of the canary: what is committed */
+    int budget_of;       /* the version that it counts */
     bool canary_stopped; /* it rests until the spec changes */
     char canary_why[480];
     int64_t reports_silent_us; /* since when it may not write to the topic of models; 0 = it may */

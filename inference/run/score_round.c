@@ -147,8 +147,10 @@ static score_round_agreement *agreement_of(score_round *r, int version)
 void score_round_compared(score_round *r, const pst_fate *f, int canary)
 {
     if (f->by && f->by == f->canary) {
-        r->canary.records++;
-        r->canary.failed += canary_failed(f);
+        bool failed = canary_failed(f), counts = pst_binding_version(pst_score_core_lane_binding(f->by)) == canary;
+        r->canary_failed += failed;
+        r->canary.records += counts;
+        r->canary.failed += counts && failed;
     }
     if (!f->agreement)
         return;
@@ -209,7 +211,7 @@ void score_round_commit(score_round *r, pst_score_core *core, score_stats *s, in
     pst_metric_add(s->shadow_disagree, (double)r->disagreed);
     pst_metric_add(s->shadow_skipped, (double)r->shadow_skipped);
     pst_metric_add(s->non_finite, (double)r->non_finite);
-    pst_metric_add(s->canary_failed, (double)r->canary.failed);
+    pst_metric_add(s->canary_failed, (double)r->canary_failed);
     for (size_t i = 0; i < r->n_agreements; i++) {
         const score_round_agreement *a = &r->agreements[i];
         score_stats_agreement(s, "SHADOW", a->version, a->equal, a->different, a->unjudged, a->difference);

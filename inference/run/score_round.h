@@ -23,7 +23,8 @@ typedef struct score_round {
     score_reports *reports; /* borrowed; NULL = none. Told what became of each round */
     int64_t begun_us;
     uint64_t records, scored, tombstones, skipped, dead, missing, anomalies, shadowed, disagreed, shadow_skipped, non_finite;
-    pst_cost canary; /* what it has cost */
+    pst_cost canary;        /* what its present version has cost */
+    uint64_t canary_failed; /* of any version */
     score_round_agreement agreements[PST_ROUND_VERSIONS_MAX];
     size_t n_agreements;
     pst_metric_spread scores;
@@ -55,7 +56,7 @@ void score_round_dead(score_round *r, const char *stage, const char *reason);
 void score_round_scored(score_round *r);
 /* What the primary or the canary said of it, and which features it lacked. */
 void score_round_seen(score_round *r, const pst_fate *f);
-/* What it says of the canary and of the shadow; canary: the version in use, 0 = none. */
+/* What it says of the canary and of the shadow; canary: the version in use, the later one where two are; 0 = none. */
 void score_round_compared(score_round *r, const pst_fate *f, int canary);
 /* Dead letters without a scored record among them, this round's included. */
 uint64_t score_round_dead_row(const score_round *r);

@@ -327,6 +327,27 @@ def test_a_stopped_canary_is_not_promoted_and_said_to_rest(p):
     check("rests" not in begin(40), "another text is another attempt")
 
 
+def test_a_version_pays_for_itself_alone(p):
+    """What the version before had cost stood in the window that its successor was judged by."""
+    p.models("heir", champion=[1, 10], rival=[float("nan"), 1], third=[3, 30])
+    path = p.pipeline("heir", "model: {name: heir, alias: champion}\nrollout: {canary: {alias: rival, percent: 50, budget: {errors: 1%, over: 400}}}\n")
+    worker = p.scorer(path)
+    log = lambda: (p.dir / "heir.log").read_text()
+    until(lambda: "variant=CANARY" in log(), 60, "the canary's model is there")
+    p.send("heir", 500)  # half of it fails: not enough to be judged
+    until(lambda: len(p.read("heir.scores")) >= 500, 60, lambda: log()[-1500:], 0.5)
+    p.cli("models", "alias", "heir", "rival", 3)
+    until(lambda: "variant=CANARY model=heir version=3" in log(), 60, "its successor is there")
+    p.send("heir", 2000)
+    until(lambda: len(p.read("heir.scores")) >= 2500, 60, lambda: log()[-1500:], 0.5)
+    check(not p.stops("heir"), f"a version that never failed is stopped: {p.stops('heir')[:1]}")
+    p.cli("models", "alias", "heir", "rival", 2)
+    until(lambda: "variant=CANARY model=heir version=2" in log().split("version=3")[-1], 60, "and the one before once more")
+    p.send("heir", 2000)
+    until(lambda: p.stops("heir"), 60, lambda: f"one that fails always goes on: {log()[-1500:]}", 0.5)
+    p.end(worker)
+
+
 def test_a_pinned_primary_says_that_its_canary_has_ended(p):
     p.models("pinned", champion=[1, 10], rival=[2, 20])
     path = p.pipeline("pinned", "model: {name: pinned, version: 1}\nrollout: {canary: {alias: rival, percent: 50}}\n")
@@ -343,7 +364,7 @@ def test_a_pinned_primary_says_that_its_canary_has_ended(p):
     replay_agrees(p, path, out)
 
 
-TESTS = [test_a_stopped_canary_is_not_promoted_and_said_to_rest, test_a_pinned_primary_says_that_its_canary_has_ended, test_drift_is_seen, test_verbs_publish_once_and_are_refused_where_check_refuses, test_a_shadow_that_disagrees_stops_the_canary, test_a_canary_that_fails_on_everything_holds_nobody, test_a_canary_beyond_its_budget_rests_under_kills,
+TESTS = [test_a_version_pays_for_itself_alone, test_a_stopped_canary_is_not_promoted_and_said_to_rest, test_a_pinned_primary_says_that_its_canary_has_ended, test_drift_is_seen, test_verbs_publish_once_and_are_refused_where_check_refuses, test_a_shadow_that_disagrees_stops_the_canary, test_a_canary_that_fails_on_everything_holds_nobody, test_a_canary_beyond_its_budget_rests_under_kills,
          test_a_hundred_moves_with_a_canary_are_replayed_alike]
 with Bench() as p:
     for test in TESTS:
