@@ -88,17 +88,21 @@ static int tell_rests(pst_verb_run *v, const pst_pipeline_spec *s, const char *t
 
 /* ---- the spec -------------------------------------------------------------------------------------------------------------- */
 
-static int publish(pst_verb_run *v, const pst_pipeline_spec *s, char *text)
+static int judge(pst_verb_run *v, const pst_pipeline_spec *s, const char *text)
 {
     pst_pipeline *p = NULL;
     int rc = pst_pipeline_parse_published(text, strlen(text), s->name, &p, &v->err);
     if (rc == 0)
         rc = score_pipelines_judge(v->client, p, NULL, &v->err);
     pst_pipeline_free(p);
+    return rc;
+}
+
+static int publish(pst_verb_run *v, const pst_pipeline_spec *s, char *text)
+{
     pst_pipeline_spec next = {.name = s->name, .spec = text, .actor = (char *)(uintptr_t)pst_account_name(NULL), .time = pst_now_us()};
-    return rc < 0 ? rc
-                  : pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, s->name, &next, PUBLISH_TIMEOUT_MS, NULL,
-                                       NULL, &v->err);
+    return pst_client_publish(v->client, PST_TOPIC_PIPELINES, &pst_pipeline_spec_type, s->name, &next, PUBLISH_TIMEOUT_MS, NULL, NULL,
+                              &v->err);
 }
 
 /* With --dry-run: judged all the same, and shown in place of being published. */
@@ -107,15 +111,11 @@ static int change(pst_verb_run *v, const pst_pipeline_spec *s, const json_t *rol
     char *text = NULL;
     int rc = pst_pipeline_edit_rollout(s->spec, s->name, rollout, &text, &v->err);
     bool same = rc == 0 && !strcmp(text, s->spec);
-    if (rc == 0 && !same && o->dry_run) {
-        pst_pipeline *p = NULL;
-        rc = pst_pipeline_parse_published(text, strlen(text), s->name, &p, &v->err);
-        if (rc == 0)
-            rc = score_pipelines_judge(v->client, p, NULL, &v->err);
-        pst_pipeline_free(p);
-        if (rc == 0)
-            fputs(text, stdout);
-    } else if (rc == 0 && !same)
+    if (rc == 0 && !same)
+        rc = judge(v, s, text);
+    if (rc == 0 && !same && o->dry_run)
+        fputs(text, stdout);
+    else if (rc == 0 && !same)
         rc = publish(v, s, text);
     if (rc == 0 && !v->settings.quiet)
         fprintf(stderr, "%s: %s\n", s->name, same ? "nothing changes" : o->dry_run ? "not published" : "published");

@@ -55,18 +55,9 @@ static int print_fsm(void)
 /* The supervisors use it, each for its own; what is wrong with it is said here once, and before a job meets it. */
 static void check_objects(const pst_settings *s)
 {
-    pst_objects *o = NULL;
     pst_err err = {0};
-    if (strncmp(s->objects.value, "s3:", 3) != 0)
-        return;
-    int rc = pst_objects_open(s->objects.value, &o, &err);
-    if (!rc) {
-        pst_objects_patience(o, 0);
-        rc = pst_objects_check(o, &err);
-    }
-    if (rc < 0)
+    if (pst_objects_probe(s->objects.value, &err) < 0)
         pst_log_err("lcm", &err);
-    pst_objects_close(o);
 }
 
 /* The lock comes before all that another LCM of this folder would share: its node, its run directories, its group. */

@@ -51,8 +51,7 @@ void trainer_job_free(void *p)
     free(j);
 }
 
-/* What the state does not say itself. A manifest in a state was valid when it was admitted; should rules have become stricter since, what
- * could be read counts and the rest takes defaults: a running job is not hurt by an upgrade. */
+/* What the state does not say itself. */
 static void take_manifest(trainer_job *j, pst_manifest *m)
 {
     j->retries = m->retries;
@@ -69,6 +68,8 @@ static void take_manifest(trainer_job *j, pst_manifest *m)
     j->needs = j->gang->all;
 }
 
+/* A manifest in a state was valid when it was admitted; should rules have become stricter since, what
+ * could be read counts and the rest takes defaults: a running job is not hurt by an upgrade. */
 void tcore_read_manifest(trainer_job *j)
 {
     pst_manifest m;

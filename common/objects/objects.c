@@ -99,6 +99,18 @@ int pst_objects_check(pst_objects *o, pst_err *err)
                                                                      : 0;
 }
 
+int pst_objects_probe(const char *url, pst_err *err)
+{
+    pst_objects *o = NULL;
+    int rc = strncmp(url, "s3:", 3) ? 0 : pst_objects_open(url, &o, err);
+    if (rc < 0 || !o)
+        return rc;
+    pst_objects_patience(o, 0);
+    rc = pst_objects_check(o, err);
+    pst_objects_close(o);
+    return rc;
+}
+
 static bool key_ok(const char *key)
 {
     size_t len = strlen(key), part = 0;
@@ -307,16 +319,31 @@ static int copy_fd(int in, int out, char ret_sha256[65], int64_t *ret_bytes)
 }
 
 /* The digest that is told is that of what is stored, whatever becomes of the file meanwhile. */
-static int put_copy(pst_objects *o, const char *key, int in, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri, pst_err *err)
+static int put_copy(pst_objects *o, const char *key, const char *path, int in, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri,
+                    pst_err *err)
 {
     FILE *copy = tmpfile();
     int rc = 0;
     if (!copy || copy_fd(in, fileno(copy), ret_sha256, ret_bytes) < 0)
-        rc = pst_err_sys(err, errno, "cannot copy a file for the object store %s", o->root);
+        rc = pst_err_sys(err, errno, "cannot copy %s for the object store %s", path, o->root);
     else
         rc = put_fd(o, key, fileno(copy), ret_uri, err);
     if (copy)
         fclose(copy);
+    return rc;
+}
+
+static int put_draft(pst_objects *o, const char *key, const char *path, int in, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri,
+                     pst_err *err)
+{
+    draft d;
+    int rc = draft_open(o, &d, err);
+    if (rc < 0)
+        return rc;
+    if (copy_fd(in, d.fd, ret_sha256, ret_bytes) == 0)
+        return draft_commit(o, &d, key, ret_uri, err);
+    rc = pst_err_sys(err, errno, "cannot copy %s into the object store %s", path, o->root);
+    draft_drop(o, &d);
     return rc;
 }
 
@@ -329,18 +356,9 @@ int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char
     int in = pst_fs_open_regular(path, 0, err);
     if (in < 0)
         return in;
-    draft d;
     char hex[65];
     int64_t bytes;
-    rc = o->bucket ? put_copy(o, key, in, hex, &bytes, ret_uri, err) : draft_open(o, &d, err);
-    if (o->bucket) {
-        /* it is there, or not */
-    } else if (!rc && copy_fd(in, d.fd, hex, &bytes) < 0) {
-        rc = pst_err_sys(err, errno, "cannot copy %s into the object store %s", path, o->root);
-        draft_drop(o, &d);
-    } else if (!rc) {
-        rc = draft_commit(o, &d, key, ret_uri, err);
-    }
+    rc = o->bucket ? put_copy(o, key, path, in, hex, &bytes, ret_uri, err) : put_draft(o, key, path, in, hex, &bytes, ret_uri, err);
     close(in);
     if (rc)
         return rc;
@@ -403,7 +421,6 @@ int pst_objects_get(pst_objects *o, const char *uri, const char *sha256, size_t 
     if (rc < 0)
         return rc;
     pst_buf b = {0};
-    lseek(fd, 0, SEEK_SET);
     for (;;) {
         pst_buf_reserve(&b, CHUNK);
         ssize_t n = read(fd, b.data + b.len, CHUNK);

@@ -26,6 +26,8 @@ void pst_objects_close(pst_objects *o);
 void pst_objects_patience(pst_objects *o, int ms);
 /* Is the store there, and may we use it? The error has the cure. */
 int pst_objects_check(pst_objects *o, pst_err *err);
+/* The same of one that is not open, in one attempt, for a start or the doctor. A folder is made by whoever uses it first, and only a bucket is asked. */
+int pst_objects_probe(const char *url, pst_err *err);
 /* key: relative path, letters digits . _ - /, no "..". ret_uri: absolute URI ("file:/…/key", "s3://…/key"), free(); may be NULL. */
 int pst_objects_put(pst_objects *o, const char *key, const void *data, size_t len, char **ret_uri, pst_err *err);
 int pst_objects_put_file(pst_objects *o, const char *key, const char *path, char ret_sha256[65], int64_t *ret_bytes, char **ret_uri,

@@ -1,5 +1,5 @@
-/* objects_s3.c - the object store in a bucket; see objects.h. Keys are the same as in a folder, below the prefix of the URL, so that a store can be
- * moved by copying it. What a bucket lacks is locks: an object that is put or touched again is written anew (copied onto itself), which sets its age,
+/* objects_s3.c - the object store in a bucket; see objects.h. Keys are the same as in a folder, below the prefix of the URL. What a bucket
+ * lacks is locks: an object that is put or touched again is written anew (copied onto itself), which sets its age,
  * and who removes by age looks at that age in the request before. Between those two requests nobody is kept out: the age that is asked for (days) is
  * what makes it safe, as on file systems without locks.
  *
@@ -138,6 +138,12 @@ const char *objects_s3_root(const objects_s3 *b)
     return b->root;
 }
 
+/* The object, and not its bucket: a server tells which by the code in its answer, which stands in the error's text. */
+static bool is_absent(int rc, const pst_err *e)
+{
+    return rc == PST_ENOTFOUND && !strstr(e->text, "NoSuchBucket");
+}
+
 /* What is wrong with the store as a whole is the operator's to mend, and no fault of what was to be stored: it is kept and tried again. */
 static int as_store(const objects_s3 *b, int rc, pst_err *e, pst_err *err)
 {
@@ -146,10 +152,9 @@ static int as_store(const objects_s3 *b, int rc, pst_err *e, pst_err *err)
     const char *cure = "";
     if (rc == PST_EAUTH) {
         cure = " (PENSTOCK_OBJECTS_ACCESS_KEY and PENSTOCK_OBJECTS_SECRET_KEY, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, must be of "
-               "a user "
-               "who may list, read and write this bucket)";
+               "a user who may list, read and write this bucket)";
         e->cls = PST_CLASS_RETRY;
-    } else if (rc == PST_ENOTFOUND && strstr(e->text, "NoSuchBucket")) {
+    } else if (rc == PST_ENOTFOUND && !is_absent(rc, e)) {
         cure = " (make the bucket, or name another with --objects)";
         rc = PST_EUNREACH;
         e->cls = PST_CLASS_RETRY;
@@ -212,7 +217,7 @@ int objects_s3_get(objects_s3 *b, const char *key, int fd, int64_t bytes_max, ps
     int rc = pst_s3_get(b->s3, name, fd, bytes_max, NULL, &e);
     pthread_mutex_unlock(&b->lock);
     free(name);
-    if (rc == PST_ENOTFOUND && !strstr(e.text, "NoSuchBucket"))
+    if (is_absent(rc, &e))
         return absent(b, key, err);
     return as_store(b, rc, &e, err);
 }
@@ -225,7 +230,7 @@ int objects_s3_delete(objects_s3 *b, const char *key, pst_err *err)
     int rc = pst_s3_delete(b->s3, name, &e);
     pthread_mutex_unlock(&b->lock);
     free(name);
-    return rc == PST_ENOTFOUND && !strstr(e.text, "NoSuchBucket") ? 0 : as_store(b, rc, &e, err);
+    return is_absent(rc, &e) ? 0 : as_store(b, rc, &e, err);
 }
 
 int objects_s3_touch(objects_s3 *b, const char *key, pst_err *err)
@@ -236,7 +241,7 @@ int objects_s3_touch(objects_s3 *b, const char *key, pst_err *err)
     int rc = pst_s3_touch(b->s3, name, &e);
     pthread_mutex_unlock(&b->lock);
     free(name);
-    if (rc == PST_ENOTFOUND && !strstr(e.text, "NoSuchBucket"))
+    if (is_absent(rc, &e))
         return absent(b, key, err);
     return as_store(b, rc, &e, err);
 }

@@ -146,26 +146,14 @@ static void check_store(doctor *d)
     pst_store_close(store);
 }
 
-/* A folder is made by whoever uses it first; a bucket has to be there. */
 static void check_objects(doctor *d)
 {
-    pst_objects *o = NULL;
     pst_err err = {0};
     const char *url = d->s->objects.value;
-    if (strncmp(url, "s3:", 3) != 0) {
-        tell(d, OK, "objects", url, NULL);
-        return;
-    }
-    int rc = pst_objects_open(url, &o, &err);
-    if (!rc) {
-        pst_objects_patience(o, 0);
-        rc = pst_objects_check(o, &err);
-    }
-    if (rc < 0)
+    if (pst_objects_probe(url, &err) < 0)
         tell(d, FAIL, "objects", err.text, "--objects s3://BUCKET/PREFIX; docs/operations.md says what the environment has to have");
     else
         tell(d, OK, "objects", url, NULL);
-    pst_objects_close(o);
 }
 
 static void check_disk(doctor *d)

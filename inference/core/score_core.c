@@ -58,17 +58,22 @@ static void bad(pst_score_core *c, pst_fate *f, const char *stage, const char *r
 
 /* ---- the door -------------------------------------------------------------------------------------------------------------- */
 
-void pst_score_core_begin(pst_score_core *c, int64_t now_us)
+static void empty_lanes(pst_score_core *c)
 {
-    pst_buf_clear(&c->arena);
-    pst_buf_clear(&c->messages);
-    pst_buf_clear(&c->values);
     for (size_t v = 0; v < SCORE_VARIANTS; v++) {
         if (c->models[v].now)
             c->models[v].now->n_rows = 0;
         if (c->models[v].next)
             c->models[v].next->n_rows = 0;
     }
+}
+
+void pst_score_core_begin(pst_score_core *c, int64_t now_us)
+{
+    pst_buf_clear(&c->arena);
+    pst_buf_clear(&c->messages);
+    pst_buf_clear(&c->values);
+    empty_lanes(c);
     if (c->opts.scores_only)
         pst_windowed_settle(c->windowed);
     c->n = 0;
@@ -405,12 +410,7 @@ static bool is_spoilt(const pst_score_core *c)
 static void decode_again(pst_score_core *c)
 {
     pst_windowed_back(c->windowed);
-    for (size_t v = 0; v < SCORE_VARIANTS; v++) {
-        if (c->models[v].now)
-            c->models[v].now->n_rows = 0;
-        if (c->models[v].next)
-            c->models[v].next->n_rows = 0;
-    }
+    empty_lanes(c);
     for (size_t i = 0; i < c->n; i++) {
         pst_fate *f = &c->fates[i];
         bool stays = !f->opened || (f->entered && f->kind == PST_FATE_BAD);

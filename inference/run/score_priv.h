@@ -132,8 +132,8 @@ void scorer_report_failed(scorer *s);
 
 /* score_state.c: what is kept of keys. All do nothing where the pipeline has no windows. */
 int scorer_state_topic(scorer *s); /* makes it, and looks at it */
-bool scorer_state_is_old(
-    scorer *s); /* partitions were taken away: true, the round has to be thrown away first; else what was kept is forgotten */
+/* Partitions were taken away. True: the round has to be thrown away first; else what was kept is forgotten. */
+bool scorer_state_is_old(scorer *s);
 /* Some of these wait for windows that have to be read, which no transaction should be open for. */
 bool scorer_state_lacks(const scorer *s, const pst_record *records, size_t n);
 /* The windows of the record's partition are there, or are read now, which takes its time (s->state_lost afterwards: what is in hand is void). RETRY: not now,

@@ -9,12 +9,12 @@
  * A round is committed as soon as the worker has caught up, else after 100 ms: a transaction costs four round trips however many records it
  * holds. It is begun after the computing, and committed before a batch that may not fit into its time-out. Nothing here exits because of an
  * outage: a partition whose next record has to wait is held, alone, and the consumer goes on being polled. */
-#include "engine/cuda/events.h"
 #include "inference/run/score_run.h"
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
+#include "engine/cuda/events.h"
 #include "inference/run/score_load.h"
 #include "inference/run/score_priv.h"
 

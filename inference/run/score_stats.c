@@ -1,6 +1,5 @@
 /* score_stats.c - counters, /metrics, and a thread that publishes MetricPoints and heartbeats. Losing a point is harmless and losing the
  * stream is not, so everything here gives up quietly: what cannot be encoded or sent is dropped, and the next second brings another. */
-#include "inference/run/device.h"
 #include "inference/run/score_stats.h"
 
 #include "common/base/clock.h"
@@ -13,6 +12,7 @@
 #include "common/loop/http.h"
 #include "schemas/metric_list.h"
 #include "common/platform/codec.h"
+#include "inference/run/device.h"
 #include "schemas/avro.h"
 #include "schemas/events.h"
 #include "schemas/topics.h"

@@ -44,8 +44,10 @@ bool pst_budget_exceeded(const pst_budget *b, char *ret_why, size_t size)
 void pst_budget_turn(pst_budget *b)
 {
     pst_cost *s = &b->seen;
-    if (s->records >= b->over)
-        s->records = s->failed = 0, s->us = 0;
+    if (s->records >= b->over) {
+        s->records = s->failed = 0;
+        s->us = 0;
+    }
     if (s->compared >= b->over)
         s->compared = s->differed = 0;
 }
