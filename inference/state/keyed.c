@@ -20,7 +20,6 @@ typedef struct step {
     keyed_entry *e, *behind; /* behind: which was the next older by use */
     int64_t record;          /* the offset of the record that did it */
     int64_t newest_ms, offset, last;
-    int64_t latest_ms;
     size_t spill;
     uint64_t forgotten, idle, cut;
 } step;
@@ -38,7 +37,6 @@ struct pst_keyed {
     size_t n_buckets;
     keyed_entry *newest, *oldest; /* by use */
     int64_t last;                 /* offset that entered last */
-    int64_t latest_ms;            /* latest time of all records */
     step *steps;
     size_t n_steps, cap_steps;
     pst_buf spill, value;
@@ -158,7 +156,7 @@ pst_keyed *pst_keyed_new(const pst_keyed_plan *plan)
     pst_random(&k->seed, sizeof(k->seed));
     k->n_buckets = FIRST_BUCKETS;
     k->buckets = pst_alloc(k->n_buckets * sizeof(keyed_entry *));
-    k->last = k->latest_ms = -1;
+    k->last = -1;
     return k;
 }
 
@@ -216,7 +214,6 @@ static void log_step(pst_keyed *k, step_kind kind, keyed_entry *e, int64_t recor
                                     .newest_ms = e->newest_ms,
                                     .offset = e->offset,
                                     .last = k->last,
-                                    .latest_ms = k->latest_ms,
                                     .spill = k->spill.len,
                                     .forgotten = k->counts.forgotten,
                                     .idle = k->counts.idle,
@@ -247,16 +244,14 @@ static void add_value(pst_keyed *k, keyed_entry *e, size_t i, int64_t now_ms, do
     memcpy(k->spill.data + at, &out, sizeof(out));
 }
 
-/* Idle ones first; they are looked for where they must lie, at the end of the list. */
+/* Only where there is none: keys are silent by their own times, and by another's, whose clock may be years ahead, none may be taken for it. Which are gone for
+ * their silence, and would have begun anew, is a word for the counts. */
 static void make_room(pst_keyed *k, const keyed_entry *but, int64_t record)
 {
-    while (k->oldest != but && is_idle(k, k->oldest, k->latest_ms)) {
-        drop(k, k->oldest, record);
-        k->counts.idle++;
-    }
     while (k->oldest != but && (k->counts.keys > k->plan->keys_max || k->counts.bytes > k->plan->bytes_max)) {
+        bool idle = is_idle(k, k->oldest, but->newest_ms);
         drop(k, k->oldest, record);
-        k->counts.forgotten++;
+        *(idle ? &k->counts.idle : &k->counts.forgotten) += 1;
     }
 }
 
@@ -285,8 +280,6 @@ void pst_keyed_enter(pst_keyed *k, pst_slice key, int64_t time_ms, int64_t offse
     for (size_t i = 0; i < k->plan->n_series; i++)
         add_value(k, e, i, e->newest_ms, x[i]);
     k->counts.bytes += bytes_of(k, e);
-    if (e->newest_ms > k->latest_ms)
-        k->latest_ms = e->newest_ms;
     make_room(k, e, offset);
 }
 
@@ -330,7 +323,6 @@ static void undo_step(pst_keyed *k, const step *s)
     e->newest_ms = s->newest_ms;
     e->offset = s->offset;
     k->last = s->last;
-    k->latest_ms = s->latest_ms;
     k->counts.forgotten = s->forgotten;
     k->counts.idle = s->idle;
     k->counts.cut = s->cut;
@@ -414,8 +406,6 @@ int pst_keyed_restore(pst_keyed *k, pst_slice key, pst_slice value, pst_err *err
     put_in(k, fresh, k->newest);
     if (fresh->offset > k->last)
         k->last = fresh->offset;
-    if (fresh->newest_ms > k->latest_ms)
-        k->latest_ms = fresh->newest_ms;
     return 0;
 }
 

@@ -39,7 +39,7 @@ typedef struct pst_keyed_plan {
 typedef struct pst_keyed_counts {
     size_t keys, bytes;
     uint64_t forgotten, idle,
-        cut; /* keys forgotten for room, begun anew or dropped after their silence; values that a window would still have had */
+        cut; /* keys forgotten for room, begun anew or pushed out after their silence; values that a window would still have had */
 } pst_keyed_counts;
 
 typedef struct pst_keyed pst_keyed;

@@ -167,6 +167,34 @@ static void test_windows_are_those_of_a_plain_recomputation(void **state)
     free(all);
 }
 
+/* Its own records say how long a key was silent. Seen: one record whose clock is years ahead, and of all other keys nothing was left, then nor ever after. */
+static void test_a_key_is_idle_by_its_own_time(void **state)
+{
+    (void)state;
+    pst_keyed_plan p = plan_of(1000, 1800);
+    pst_keyed *k = pst_keyed_new(&p);
+    const double x[SERIES] = {1, 1};
+    const pst_slice slow = {"slow", 4}, ahead = {"ahead", 5};
+    double got[WINDOWS];
+    int64_t offset = 0;
+    pst_keyed_enter(k, slow, 1000, offset++, x);
+    pst_keyed_enter(k, ahead, PST_KEYED_TIME_MAX, offset++, x);
+    for (int64_t i = 1; i < 5; i++) {
+        pst_keyed_enter(k, slow, 1000 + i, offset++, x);
+        pst_keyed_enter(k, ahead, PST_KEYED_TIME_MAX, offset++, x);
+        pst_keyed_settle(k);
+    }
+    pst_keyed_read(k, slow, 1005, x, got);
+    for (size_t w = 0; w < WINDOWS; w++)
+        if (windows[w].of == PST_WINDOW_LAG)
+            assert_true(got[w] == 1);
+    assert_int_equal(pst_keyed_count(k).keys, 2);
+    assert_int_equal(pst_keyed_count(k).idle, 0);
+    pst_keyed_enter(k, slow, 1004 + 1801, offset++, x);
+    assert_int_equal(pst_keyed_count(k).idle, 1);
+    pst_keyed_free(k);
+}
+
 /* ---- rounds, restores ------------------------------------------------------------------------------------------------------ */
 
 /* A compacted topic: of each key the last record, in the order of these. */
@@ -398,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows_are_those_of_a_plain_recomputation),
+        cmocka_unit_test(test_a_key_is_idle_by_its_own_time),
         cmocka_unit_test(test_rounds_that_did_not_happen_and_restores_leave_no_trace),
         cmocka_unit_test(test_who_was_used_longest_ago_is_forgotten),
         cmocka_unit_test(test_a_silent_key_begins_anew),
