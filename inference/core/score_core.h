@@ -66,13 +66,14 @@ void pst_score_core_free(pst_score_core *c);
 
 /* ---- models ---------------------------------------------------------------------------------------------------------------- */
 
-/* A model for a variant, from these offsets on (copied); none = from the next batch on. Takes the binding. Returns PST_EAGAIN, and takes nothing,
- * while an earlier change of that variant is still under way. */
+/* A model for a variant, from these offsets on (copied); none = from the next batch on, whatever was to come before. Takes the binding. With
+ * offsets: returns PST_EAGAIN, and takes nothing, while an earlier change of that variant is still under way. */
 int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n);
 /* Would this model take what the one in use takes? Asked before an offer: every writer schema seen so far is bound to it, and one record of each
  * is run through it. PST_E…/DATA: which schema, and why not; the model in use had better stay. */
 int pst_score_core_fits(pst_score_core *c, pst_variant variant, pst_binding *b, pst_err *err);
-/* The partitions that are ours now: a change whose offsets lie elsewhere, or behind, is concluded. */
+/* The partitions that are ours now, and from where on nothing is committed (-1 = not known): a change whose offsets lie elsewhere, or not ahead, is
+ * concluded. */
 void pst_score_core_assigned(pst_score_core *c, pst_variant variant, const pst_range *assignment, size_t n);
 /* Everything before `offset` of this partition is committed: changes of model that lie behind are concluded. */
 void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset);

@@ -70,8 +70,10 @@ static void conclude(pst_score_core *c, score_models *r)
 int pst_score_core_offer(pst_score_core *c, pst_variant variant, pst_binding *take, const pst_effective *from, size_t n)
 {
     score_models *r = &c->models[variant];
-    if (r->next)
+    if (r->next && n)
         return PST_EAGAIN;
+    if (r->next) /* nothing is to be scored by the one before it, nor by it */
+        conclude(c, r);
     size_t slot = (size_t)variant * 2 + (r->now && r->now->slot % 2 == 0);
     PST_ASSERT(slot / 2 == (size_t)variant && (!r->now || r->now->slot != slot)); /* the two of a variant read apart */
     r->next = lane_new(c, variant, slot, take, pst_epoch_new(from, n));

@@ -79,6 +79,17 @@ static void look_at_devices(scorer *s)
     }
 }
 
+/* The partitions that are ours: a change that waits for offsets of others waits for nothing, nor does one where its offset is the next to come, as
+ * on a partition without records. Inside a round what was read may come again, so that no place is known. */
+static void tell_places(scorer *s, pst_variant v)
+{
+    pst_range at[256];
+    size_t have = pst_consumer_assignment(s->consumer, at, 256), n = have < 256 ? have : 256;
+    for (size_t i = 0; s->round.open && i < n; i++)
+        at[i].from = -1;
+    pst_score_core_assigned(s->core, v, at, n);
+}
+
 /* Between two batches: models that became ready go to work. */
 static void take_models(scorer *s)
 {
@@ -89,9 +100,7 @@ static void take_models(scorer *s)
         score_model_news *n = &s->held[v];
         if (!n->binding || !s->consumer)
             continue;
-        pst_range at[256]; /* a change that waits for offsets of partitions which are not ours waits for nothing */
-        size_t have = pst_consumer_assignment(s->consumer, at, 256);
-        pst_score_core_assigned(s->core, (pst_variant)v, at, have < 256 ? have : 256);
+        tell_places(s, (pst_variant)v);
         if (pst_score_core_offer(s->core, n->variant, n->binding, n->from, n->n_from) == PST_EAGAIN)
             continue;
         n->binding = NULL;

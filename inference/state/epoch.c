@@ -64,7 +64,7 @@ bool pst_epoch_assigned(const pst_epoch *e, const pst_range *ours, size_t n)
 {
     for (size_t i = 0; i < e->n; i++)
         for (size_t k = 0; k < n && !e->passed[i]; k++)
-            if (is_of(&e->from[i], ours[k].topic, ours[k].partition))
+            if (ours[k].from < e->from[i].offset && is_of(&e->from[i], ours[k].topic, ours[k].partition))
                 return false;
     return true;
 }

@@ -26,7 +26,8 @@ bool pst_epoch_covers(const pst_epoch *e, const pst_record *r);
 int64_t pst_epoch_from(const pst_epoch *e, const char *topic, int32_t partition); /* -1 = nothing is said of it */
 /* Everything before `offset` of this partition is committed. True: of all partitions it has been so as far as the epoch's begin. */
 bool pst_epoch_committed(pst_epoch *e, const char *topic, int32_t partition, int64_t offset);
-/* These partitions are ours now. True: the epoch has begun on all of them of which it says something. */
+/* These partitions are ours now, and everything before `from` of each is committed (-1 = not known). True: the epoch has begun on all of them of
+ * which it says something; an idle one begins there without a record. */
 bool pst_epoch_assigned(const pst_epoch *e, const pst_range *ours, size_t n);
 
 #endif

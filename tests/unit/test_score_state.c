@@ -25,6 +25,9 @@ static void test_epoch_counts_from_its_offsets_and_everywhere_else(void **state)
     assert_false(pst_epoch_assigned(e, &(pst_range){.topic = "in", .partition = 1}, 1));
     assert_true(
         pst_epoch_assigned(e, &(pst_range){.topic = "in", .partition = 0}, 1)); /* it has begun there; the other is somebody else's */
+    assert_false(pst_epoch_assigned(e, &(pst_range){.topic = "in", .partition = 1, .from = -1}, 1)); /* its place is not known */
+    assert_false(pst_epoch_assigned(e, &(pst_range){.topic = "in", .partition = 1, .from = 8}, 1));
+    assert_true(pst_epoch_assigned(e, &(pst_range){.topic = "in", .partition = 1, .from = 9}, 1)); /* nothing comes before it there */
     assert_true(pst_epoch_committed(e, "in", 1, 12));
     pst_epoch_free(e);
     e = pst_epoch_new(NULL, 0);
