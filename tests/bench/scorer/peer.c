@@ -74,8 +74,8 @@ static avro_value_t value_of(const char *file)
     static char text[TEXT_MAX];
     FILE *f = fopen(file, "r");
     size_t n = f ? fread(text, 1, sizeof text, f) : 0;
-    avro_schema_t schema;
-    avro_value_t v;
+    avro_schema_t schema = NULL;
+    avro_value_t v = {0};
     if (!n || avro_schema_from_json_length(text, n, &schema))
         fail("a schema cannot be read");
     fclose(f);
@@ -85,7 +85,7 @@ static avro_value_t value_of(const char *file)
 
 static avro_value_t at(avro_value_t *record, size_t field)
 {
-    avro_value_t v;
+    avro_value_t v = {0};
     avro_value_get_by_index(record, field, &v, NULL);
     return v;
 }
