@@ -157,12 +157,6 @@ double pst_window_read(const pst_window *w, const pst_series *s, int64_t now_ms,
     }
 }
 
-bool pst_window_starts_empty(const pst_window *w)
-{
-    bool counts = w->of == PST_WINDOW_COUNT || w->of == PST_WINDOW_RATE || w->of == PST_WINDOW_SUM;
-    return w->of == PST_WINDOW_LAG || w->of == PST_WINDOW_SINCE || (!w->self && !counts);
-}
-
 void pst_series_keeps_add(pst_series_keeps *keeps, const pst_window *w)
 {
     uint32_t last = w->of == PST_WINDOW_SINCE ? 1 : w->last;

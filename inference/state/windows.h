@@ -66,8 +66,6 @@ void pst_series_push_oldest(pst_series *s, pst_series_value v);
 
 /* What a record at now_ms with the value x (NaN = none) reads, before it is added. NaN: nothing. */
 double pst_window_read(const pst_window *w, const pst_series *s, int64_t now_ms, double x);
-/* May it have nothing to say to a key's first record, though that has a value? */
-bool pst_window_starts_empty(const pst_window *w);
 void pst_series_keeps_add(pst_series_keeps *keeps, const pst_window *w);
 const char *pst_window_of_name(pst_window_of of);
 
