@@ -338,6 +338,14 @@ bool pst_decoder_is_laid_out(const pst_decoder *d)
     return d->layout != NULL;
 }
 
+bool pst_decoder_has_no_field(const pst_decoder *d)
+{
+    size_t absent = 0;
+    while (d->columns && absent < d->n_features && pst_columns_absent(d->columns, absent))
+        absent++;
+    return d->n_features && absent == d->n_features;
+}
+
 static int fault(pst_decode_fault *f, int code, const char *stage, const char *reason)
 {
     *f = (pst_decode_fault){stage, reason};

@@ -21,6 +21,9 @@ bool pst_decoder_is_json(const pst_decoder *d);
 /* It is known which field lands where: JSON decoders learn it from their first record, which fields of it are arrays. */
 bool pst_decoder_is_laid_out(const pst_decoder *d);
 
+/* The schema has none of the model's fields, so that every record would be scored alike. JSON: false, each text is its own. */
+bool pst_decoder_has_no_field(const pst_decoder *d);
+
 /* What went wrong, for the dead letter: where (DECODE, MAP) and the stable reason. */
 typedef struct pst_decode_fault {
     const char *stage, *reason;

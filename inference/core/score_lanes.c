@@ -164,6 +164,11 @@ static int try_kind(const pst_score_core *c, const pst_score_kind *k, const pst_
 {
     pst_decoder *d = NULL;
     int rc = pst_decoder_new(c->p, b, k->schema, &d, err);
+    size_t n;
+    if (rc == 0 && k->schema && pst_decoder_has_no_field(d))
+        rc = pst_err_set(err, PST_EINCOMPAT, PST_CLASS_DATA, "features", 0,
+                         "%s has none of the model's fields (%s …): every record would get one score; is it a model of other records?",
+                         pst_schema_name(k->schema), pst_binding_features(b, &n)->field);
     if (rc == 0 && sample->len)
         rc = try_sample(c, d, b, sample, err);
     pst_decoder_free(d);

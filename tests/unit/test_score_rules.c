@@ -121,6 +121,35 @@ static void test_core_says_whether_another_model_would_fit(void **state)
     }
 }
 
+/* Means and zeros in place of every field would make one score of all records: a model for other records is not taken for this one's. */
+static void test_core_a_model_of_which_the_records_have_no_field_does_not_fit(void **state)
+{
+    world w = {0};
+    pst_pipeline *p = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n]\n");
+    pst_pipeline *some = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [n, {field: gone, missing: value, value: 1}]\n");
+    pst_pipeline *none = kit_pipeline("name: p\nmodel: {name: line}\nfeatures: [{field: gone, missing: value, value: 1}]\n");
+    pst_score_core *c = make_core(&w, p, kit_bind(p, kit_linear(1, 1, digits, NULL), 1));
+    pst_buf b = {0};
+    kit_value(w.schema, 1, "{\"host\":\"a\",\"n\":4}", &b);
+    pst_record r = rec(0, &b);
+    pst_fate f;
+    size_t usable = 0;
+    pst_err err = {0};
+    assert_int_equal(score(c, &w, &r, 1, &f, &usable, &err), 0);
+    assert_int_equal(f.kind, PST_FATE_SCORED);
+    pst_binding *fits = kit_bind(some, kit_linear(2, 1, digits, NULL), 2), *other = kit_bind(none, kit_linear(1, 1, digits, NULL), 3);
+    assert_int_equal(pst_score_core_fits(c, PST_VARIANT_PRIMARY, fits, &err), 0);
+    assert_int_equal(pst_score_core_fits(c, PST_VARIANT_PRIMARY, other, &err), PST_EINCOMPAT);
+    assert_int_equal(err.cls, PST_CLASS_DATA);
+    assert_non_null(strstr(err.text, "gone"));
+    pst_binding_free(fits);
+    pst_binding_free(other);
+    pst_pipeline_free(some);
+    pst_pipeline_free(none);
+    pst_buf_done(&b);
+    end_world(&w, c, p);
+}
+
 /* An array without `slots` takes the length that the model leaves it: the records seen say whether a successor leaves it the same. */
 static void test_core_a_model_that_wants_another_length_of_an_array_does_not_fit(void **state)
 {
@@ -432,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_decoder_avro_names_an_array_field_that_the_schema_lacks),
         cmocka_unit_test(test_decoder_json_tells_whether_the_fields_fill_the_model),
         cmocka_unit_test(test_core_says_whether_another_model_would_fit),
+        cmocka_unit_test(test_core_a_model_of_which_the_records_have_no_field_does_not_fit),
         cmocka_unit_test(test_core_scores_that_are_no_numbers_go_by_policy),
         cmocka_unit_test(test_core_numbers_beyond_the_models_type_go_by_policy),
         cmocka_unit_test(test_core_features_that_are_no_numbers_are_told_alike),
