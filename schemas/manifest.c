@@ -200,7 +200,7 @@ static void read_stores(mf_reader *r, const mf_place *top, pst_manifest *m)
     if (!v)
         return;
     if (!json_is_array(v)) {
-        mf_wrong(r, top, "data_stores", "must be a list (lines that begin with \"- id:\"), found %s", mf_found(v, what));
+        mf_wrong(r, top, "data_stores", "must be a list (lines that begin with \"- id:\"), found %s", mf_kind(v, what));
         return;
     }
     if (json_array_size(v) > mf_most(top, "data_stores")) {
@@ -216,7 +216,7 @@ static void read_stores(mf_reader *r, const mf_place *top, pst_manifest *m)
             read_store(r, &p, &m->stores[i]);
         else
             pst_complain(r->errors, path, pst_yaml_line(r->y, p.obj), "must be a mapping with id, type and connection, found %s",
-                         mf_found(p.obj, what));
+                         mf_kind(p.obj, what));
     }
 }
 

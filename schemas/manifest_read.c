@@ -54,9 +54,11 @@ char *pst_complaints_text(const pst_complaints *c)
 
 /* ---- reading one key --------------------------------------------------------------------------------------------------------- */
 
+/* `{KEY=secret}` and `{KEY:secret}` are keys as well, and complaints are read by everybody: what stands behind is left out. */
 void mf_field(const mf_place *p, const char *key, char ret[160])
 {
-    snprintf(ret, 160, "%s%s%s", p->path, *p->path ? "." : "", key);
+    size_t n = strcspn(key, "=: \t");
+    snprintf(ret, 160, "%s%s%.*s%s", p->path, *p->path ? "." : "", (int)n, key, key[n] ? "…" : "");
 }
 
 void mf_wrong(mf_reader *r, const mf_place *p, const char *key, const char *fmt, ...)
@@ -100,6 +102,11 @@ const char *mf_found(const json_t *v, char buf[64])
     default: snprintf(buf, 64, "nothing"); break;
     }
     return buf;
+}
+
+const char *mf_kind(const json_t *v, char buf[64])
+{
+    return json_is_object(v) || json_is_array(v) ? mf_found(v, buf) : "plain text";
 }
 
 /* A scalar as text: `version: 1` and `version: "1"` are the same version. NULL for lists and mappings. */
@@ -292,7 +299,7 @@ const json_t *mf_mapping(mf_reader *r, const mf_place *p, const char *key)
     const json_t *v = mf_value(p, key);
     if (!v || json_is_object(v))
         return v;
-    mf_wrong(r, p, key, "must be a mapping (key: value lines), found %s", mf_found(v, what));
+    mf_wrong(r, p, key, "must be a mapping (key: value lines), found %s", mf_kind(v, what));
     return NULL;
 }
 

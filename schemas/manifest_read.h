@@ -24,6 +24,7 @@ void mf_warn(mf_reader *r, const mf_place *p, const char *key, const char *fmt, 
 const json_t *mf_value(const mf_place *p, const char *key);
 /* What was found, for a person: "many", a list, …; cut at 40 bytes. Returns buf. */
 const char *mf_found(const json_t *v, char buf[64]);
+const char *mf_kind(const json_t *v, char buf[64]); /* the same without the value, which may be a secret in the wrong place */
 /* A scalar as text, free(): `version: 1` and `version: "1"` are the same version. NULL for lists and mappings. */
 char *mf_scalar(const json_t *v);
 /* All of these go by the key's row in manifest_keys.c (limits, bytes at most), and give its default (or NULL, or 0) when the key is absent, and

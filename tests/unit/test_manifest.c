@@ -522,6 +522,33 @@ static void test_manifest_wrong_shapes_are_refused(void **state)
     }
 }
 
+/* What was meant to be a secret's value, and was written so that YAML takes it for something else, is in no complaint: everybody reads those. */
+static void test_manifest_complaints_show_no_misplaced_secret(void **state)
+{
+    static const char *const rows[] = {"penstock: {env: {KEY=geheim}}\n",
+                                       "penstock: {env: {KEY:geheim}}\n",
+                                       "penstock: {env: KEY=geheim}\n",
+                                       "penstock: {env: {'KEY geheim': 1}}\n",
+                                       "penstock: {roles: {worker: {env: {KEY=geheim}}}}\n",
+                                       "penstock: {roles: {worker: {env: geheim}}}\n",
+                                       "data_stores: [{id: a, type: s3_datastore, connection: password=geheim}]\n",
+                                       "data_stores: [{id: a, type: s3_datastore, connection: {password:geheim}}]\n",
+                                       "data_stores: [password=geheim]\n",
+                                       "data_stores: password=geheim\n"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *yaml = pst_sprintf("name: a\nframework: {name: c, version: 1, command: x}\n%s", rows[i]);
+        parsed p = parse(yaml);
+        char *errors = pst_complaints_text(&p.errors), *warnings = pst_complaints_text(&p.warnings);
+        assert_true(p.errors.n + p.warnings.n > 0);
+        if (strstr(errors, "geheim") || strstr(warnings, "geheim"))
+            fail_msg("row %zu: %s; %s", i, errors, warnings);
+        free(errors);
+        free(warnings);
+        parsed_done(&p);
+        free(yaml);
+    }
+}
+
 static void test_manifest_larger_than_the_limit_is_refused(void **state)
 {
     size_t n = 300 << 10;
@@ -554,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_manifest_native_needs_no_command),
         cmocka_unit_test(test_manifest_topic_range_beside_the_id),
         cmocka_unit_test(test_manifest_wrong_shapes_are_refused),
+        cmocka_unit_test(test_manifest_complaints_show_no_misplaced_secret),
         cmocka_unit_test(test_manifest_larger_than_the_limit_is_refused),
     };
     return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
