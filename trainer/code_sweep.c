@@ -4,6 +4,7 @@
 
 #include "common/base/array.h"
 #include "common/base/buf.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/map.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP = 200, OLD_MAX = 20000, DIGEST = 64 };
+enum { STEP = 200, STEP_US = 100000, OLD_MAX = 20000, DIGEST = 64 };
 
 #define EVERY_US  ((int64_t)600 * 1000000)
 #define DRAFTS_US ((int64_t)86400 * 1000000) /* nobody writes one object for a day */
@@ -82,22 +83,26 @@ static void need(void *arg, const pst_code_ref *code)
     pst_map_put(needed, lower, needed);
 }
 
+/* A store that is away ends the pass: the Trainer waits here, for each archive as long as a request may take. In a bucket a few are enough for a step. */
 static void remove_some(trainer_code_sweep *s, pst_objects *objects, const tcore *core)
 {
     pst_map needed = {0};
+    bool away = false;
+    int64_t begun_us = pst_mono_us();
     tcore_codes(core, need, &needed);
-    for (int i = 0; i < STEP && s->at < s->n; i++, s->at++) {
+    for (int i = 0; i < STEP && s->at < s->n && !away && pst_mono_us() - begun_us < STEP_US; i++, s->at++) {
         pst_err err = {0};
         bool removed = false;
         const char *key = s->old[s->at];
         if (pst_map_get(&needed, digest_in(key)))
             continue;
-        if (pst_objects_expire(objects, key, s->before_us, &removed, &err) < 0)
+        away = pst_objects_expire(objects, key, s->before_us, &removed, &err) < 0 && err.cls == PST_CLASS_RETRY;
+        if (err.code)
             pst_log_err("trainer", &err);
         s->removed += removed;
     }
     pst_map_done(&needed, NULL);
-    if (s->at == s->n)
+    if (away || s->at == s->n)
         end_pass(s);
 }
 

@@ -5,6 +5,7 @@
 #include "common/base/fs.h"
 #include "common/base/hash.h"
 #include "common/objects/objects.h"
+#include "s3_server.h"
 #include "trainer/code_sweep.h"
 
 #include <fcntl.h>
@@ -237,6 +238,40 @@ static void test_sweep_beside_a_writer_loses_nothing(void **state)
     place_close(&p);
 }
 
+/* Three old archives, and then a store that is away. */
+static void away_after_the_list(s3_server *s, int n, const char *method, const char *target, const char *headers, const pst_buf *body,
+                                pst_buf *out)
+{
+    pst_buf xml = {0};
+    pst_buf_adds(&xml, "<ListBucketResult>");
+    for (int i = 0; i < 3; i++)
+        pst_buf_printf(&xml,
+                       "<Contents><Key>code/%064d</Key><LastModified>2020-01-01T00:00:00.000Z</LastModified><Size>1</Size></Contents>", i);
+    pst_buf_adds(&xml, "</ListBucketResult>");
+    s3_say(out, n == 1 ? "200" : "503", "", xml.data, n == 1 ? xml.len : 0, -1);
+    pst_buf_done(&xml);
+}
+
+/* Each archive would be waited for, by the Trainer as a whole. */
+static void test_sweep_ends_when_the_store_is_away(void **state)
+{
+    s3_server server;
+    place p;
+    place_open(&p, HOUR_US);
+    s3_server_start(&server, away_after_the_list, NULL);
+    setenv("PENSTOCK_OBJECTS_ENDPOINT", server.url, 1);
+    setenv("PENSTOCK_OBJECTS_ACCESS_KEY", "key", 1);
+    setenv("PENSTOCK_OBJECTS_SECRET_KEY", "secret", 1);
+    pst_objects_close(p.o);
+    assert_int_equal(pst_objects_open("s3://bucket", &p.o, NULL), 0);
+    pst_objects_patience(p.o, 0);
+    tcore_loaded(p.core);
+    pass(&p, pst_now_us());
+    assert_int_equal(server.requests, 2);
+    place_close(&p);
+    s3_server_stop(&server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_sweep_leaves_alone_what_is_no_code_and_keeps_for_ever_on_demand),
         cmocka_unit_test(test_sweep_drafts_of_killed_writers_go),
         cmocka_unit_test(test_sweep_beside_a_writer_loses_nothing),
+        cmocka_unit_test(test_sweep_ends_when_the_store_is_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
