@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { SHADOW_RESTS_US = 10000000 };
-enum { INFER_FAILURES_MAX = 20, SAMPLE_BYTES_MAX = 16 << 10, JSON_ID = 0 };
+enum { TURNS_MAX = 16, INFER_FAILURES_MAX = 20, SAMPLE_BYTES_MAX = 16 << 10, JSON_ID = 0 };
 
 pst_score_core *pst_score_core_new(const pst_pipeline *p, const pst_score_core_opts *opts)
 {
@@ -232,7 +232,7 @@ static void decode(pst_score_core *c, pst_fate *f)
         f->shadow_row = (uint32_t)f->shadow->n_rows - 1;
     else /* a shadow that cannot say anything is no reason to hold the stream */
         f->shadow = NULL;
-    if (!c->windowed)
+    if (!c->windowed || f->doubted)
         return;
     const pst_decode_windows *w = c->windows;
     pst_keyed_enter(w->keyed, w->key, w->time_ms, f->record->offset, w->x);
@@ -337,7 +337,7 @@ static int infer_lane(pst_score_core *c, pst_lane *l, pst_err *err)
         *err = r.err;
         return r.err.code;
     }
-    l->failures = r.done ? 0 : l->failures + (int)l->n_rows;
+    l->failures = r.done ? 0 : c->again ? l->failures : l->failures + (int)l->n_rows;
     if (l->failures < INFER_FAILURES_MAX)
         return 0;
     const pst_fate *f = &c->fates[l->row_fate[l->n_rows - 1]];
@@ -397,23 +397,27 @@ void pst_score_core_decode(pst_score_core *c)
         decode(c, &c->fates[i]);
 }
 
-/* Of the records that entered windows, did the model, or its score, make one bad? Then those behind it have read what has not happened. */
-static bool is_spoilt(const pst_score_core *c)
+/* The first record of the batch that is in the windows and bad, or left out of them and scored; c->n = there is none. Those behind it have read what has not
+ * happened. */
+static size_t first_wrong(const pst_score_core *c)
 {
-    for (size_t i = 0; c->windowed && i < c->n; i++)
-        if (c->fates[i].entered && c->fates[i].kind == PST_FATE_BAD)
-            return true;
-    return false;
+    size_t i = 0;
+    while (i < c->n && (!c->windowed || !(c->fates[i].entered   ? c->fates[i].kind == PST_FATE_BAD
+                                          : c->fates[i].doubted ? c->fates[i].kind == PST_FATE_SCORED
+                                                                : false)))
+        i++;
+    return i;
 }
 
-/* The batch again, without those: they stay bad. */
-static void decode_again(pst_score_core *c)
+/* The batch again. Up to the first that was wrong all is decided: what is bad stays bad. Behind it a bad record may have been so for what it read, so it is
+ * tried again, outside of the windows, as it will stay there nearly always. */
+static void decode_again(pst_score_core *c, size_t decided)
 {
     pst_windowed_back(c->windowed);
     empty_lanes(c);
     for (size_t i = 0; i < c->n; i++) {
         pst_fate *f = &c->fates[i];
-        bool stays = !f->opened || (f->entered && f->kind == PST_FATE_BAD);
+        bool judged_bad = f->kind == PST_FATE_BAD && (f->entered || f->doubted), stays = !f->opened || (judged_bad && i <= decided);
         f->opened = f->entered = false;
         if (stays)
             continue;
@@ -421,7 +425,8 @@ static void decode_again(pst_score_core *c)
                         .of = f->of,
                         .by = f->by,
                         .canary = f->canary,
-                        .shadow = score_lane_of(&c->models[PST_VARIANT_SHADOW], f->record)};
+                        .shadow = score_lane_of(&c->models[PST_VARIANT_SHADOW], f->record),
+                        .doubted = judged_bad};
         decode(c, f);
     }
 }
@@ -436,12 +441,16 @@ static int infer_batch(pst_score_core *c, pst_err *err)
     return rc;
 }
 
+/* Each turn decides at least one record more; nearly always the second is the last. After some it is the caller's patience that counts: what is bad then
+ * stays bad, and each turn leaves at least one out, or takes it in for good. */
 int pst_score_core_infer(pst_score_core *c, pst_err *err)
 {
     int rc = infer_batch(c, err);
-    while (rc == 0 && is_spoilt(c)) { /* each turn leaves at least one out */
-        decode_again(c);
+    for (size_t turn = 1, wrong; rc == 0 && (wrong = first_wrong(c)) < c->n; turn++) {
+        decode_again(c, turn < TURNS_MAX ? wrong : c->n);
+        c->again = true;
         rc = infer_batch(c, err);
+        c->again = false;
     }
     if (rc < 0)
         pst_windowed_back(c->windowed);

@@ -45,8 +45,9 @@ typedef struct pst_fate {
     /* SCORED or BAD, by run: a NaN or something infinite is among the scores, or a number of the record was none (NaN, and rejected), or too large for
      * the model's input. SCORED, by run: features are missing; the score is above the threshold. By finish: the shadow's score goes out too, says
      * something else, or has nowhere to go. */
-    bool non_finite, missing, above, shadowed, disagrees, shadow_skipped, opened,
-        entered; /* opened: decode began with it; entered: its key's windows have it. shadow_skipped: also by run, when a device failed the shadow's model */
+    bool non_finite, missing, above, shadowed, disagrees, shadow_skipped, opened, entered, doubted;
+    /* opened: decode began with it; entered: its key's windows have it; doubted: it was bad, but had read of one that was bad, too, and is tried again outside
+     * of the windows. shadow_skipped: also by run, when a device failed the shadow's model. */
     const pst_record *record;
     pst_score_kind *of;
     pst_lane *by;     /* the model that had the record, also where the record is bad; NULL = none came to see it */

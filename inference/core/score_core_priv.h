@@ -65,6 +65,7 @@ struct pst_score_core {
     size_t n;
     uint64_t batch;
     int64_t now_us; /* of begin */
+    bool again;     /* the batch is run once more: what fails in it again has failed once */
     pst_buf arena, messages, values;
     pst_err why; /* of the record that enters; clear, but behind a bad one: clearing its text for each would cost more than decoding */
     double canary_percent; /* 0 = off */

@@ -28,11 +28,8 @@ pst_series_value pst_series_at(const pst_series *s, uint32_t i)
     return s->at[place(s, i)];
 }
 
-static void make_room(pst_series *s)
+static void move(pst_series *s, uint32_t cap)
 {
-    if (s->n < s->cap)
-        return;
-    uint32_t cap = s->cap ? 2 * s->cap : LEAST_ROOM;
     pst_series_value *at = pst_alloc(cap * sizeof(*at));
     for (uint32_t i = 0; i < s->n; i++)
         at[i] = s->at[place(s, i)];
@@ -40,6 +37,12 @@ static void make_room(pst_series *s)
     s->at = at;
     s->cap = cap;
     s->head = 0;
+}
+
+static void make_room(pst_series *s)
+{
+    if (s->n == s->cap)
+        move(s, s->cap ? 2 * s->cap : LEAST_ROOM);
 }
 
 void pst_series_push(pst_series *s, int64_t now_ms, double x)
@@ -62,6 +65,8 @@ pst_series_value pst_series_drop_oldest(pst_series *s)
     pst_series_value v = pst_series_at(s, 0);
     s->head = place(s, 1);
     s->n--;
+    if (s->cap > LEAST_ROOM && s->n <= s->cap / 4) /* a burst is over */
+        move(s, s->cap / 2);
     return v;
 }
 

@@ -346,6 +346,23 @@ static void test_a_silent_key_begins_anew(void **state)
     pst_keyed_free(k);
 }
 
+/* What a burst needed is given back when its values are gone; keys that had one would else hold many times what is counted of them. */
+static void test_a_series_gives_back_the_room_of_a_burst(void **state)
+{
+    (void)state;
+    pst_series s = {0};
+    for (int i = 0; i < 1000; i++)
+        pst_series_push(&s, i, i);
+    for (int i = 0; i < 998; i++)
+        assert_true(pst_series_drop_oldest(&s).x == i);
+    assert_true(s.n == 2 && s.cap <= 8);
+    for (int i = 997; i >= 0; i--)
+        pst_series_push_oldest(&s, (pst_series_value){i, i});
+    for (int i = 0; i < 1000; i++)
+        assert_true(pst_series_at(&s, (uint32_t)i).x == i);
+    pst_series_done(&s);
+}
+
 /* More values in an hour than a key may hold: the newest are kept, and it is counted. */
 static void test_a_window_that_does_not_fit_is_cut_and_counted(void **state)
 {
@@ -430,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_rounds_that_did_not_happen_and_restores_leave_no_trace),
         cmocka_unit_test(test_who_was_used_longest_ago_is_forgotten),
         cmocka_unit_test(test_a_silent_key_begins_anew),
+        cmocka_unit_test(test_a_series_gives_back_the_room_of_a_burst),
         cmocka_unit_test(test_a_window_that_does_not_fit_is_cut_and_counted),
         cmocka_unit_test(test_nothing_drifts_over_millions_of_records),
         cmocka_unit_test(test_nothing_of_a_changelog_is_believed),

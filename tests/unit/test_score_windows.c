@@ -68,6 +68,24 @@ static void test_a_dead_letter_enters_no_window_wherever_it_became_one(void **st
     pst_pipeline_free(p);
 }
 
+/* 2^124: tenfold it fits into a float, and with 3e38 in the window it does not. */
+#define LARGE "2.1267647932558654e37"
+
+static void test_a_record_is_not_bad_for_what_a_bad_one_before_it_left(void **state)
+{
+    (void)state;
+    const double large = 0x1p124;
+    pst_pipeline *p = kit_pipeline(HEAD STATE "features: [{field: n}, {field: n, window: {last: 3, of: sum}}]\n");
+    pst_score_core *c = core_of(p);
+    batch(c, 0,
+          TEXTS("{\"card\":\"a\",\"at\":1,\"n\":3e38}", "{\"card\":\"a\",\"at\":2,\"n\":" LARGE "}", "{\"card\":\"a\",\"at\":3,\"n\":3e38}",
+                "{\"card\":\"b\",\"at\":3,\"n\":3e38}", "{\"card\":\"a\",\"at\":4,\"n\":" LARGE "}", "{\"card\":\"b\",\"at\":4,\"n\":2}"),
+          SCORES(NAN, 11 * large, NAN, NAN, 12 * large, 22), PST_REASON_NON_FINITE);
+    batch(c, 0, TEXTS("{\"card\":\"a\",\"at\":5,\"n\":0}"), SCORES(2 * large), NULL); /* both are in the window, and nothing else */
+    pst_score_core_free(c);
+    pst_pipeline_free(p);
+}
+
 static void test_a_window_is_its_keys_and_its_partitions(void **state)
 {
     (void)state;
@@ -180,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_dead_letter_enters_no_window_wherever_it_became_one),
+        cmocka_unit_test(test_a_record_is_not_bad_for_what_a_bad_one_before_it_left),
         cmocka_unit_test(test_a_window_is_its_keys_and_its_partitions),
         cmocka_unit_test(test_seconds_are_of_the_field_that_says_the_time),
         cmocka_unit_test(test_rounds_are_taken_back_and_records_without_a_way_out_stay_outside),
