@@ -87,6 +87,8 @@ pst_variant pst_score_core_failed(const pst_score_core *c);
 /* A lane lives until the next change of models: its variant and its model. */
 pst_variant pst_score_core_lane_variant(const pst_lane *l);
 const pst_binding *pst_score_core_lane_binding(const pst_lane *l);
+const pst_lane *pst_score_core_primary_of(const pst_score_core *c,
+                                          const pst_record *r); /* who has the primary's part of it by now; NULL = nobody yet */
 /* Behind a run: one whose model is computed by another device, or no device any more; said once. NULL = none. */
 const pst_lane *pst_score_core_device_changed(pst_score_core *c);
 /* Why the shadow's model computes nothing, since a device failed it; "" = it does. */

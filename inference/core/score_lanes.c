@@ -96,6 +96,11 @@ pst_lane *score_lane_of(const score_models *m, const pst_record *r)
     return m->next && pst_epoch_covers(m->next->epoch, r) ? m->next : m->now;
 }
 
+const pst_lane *pst_score_core_primary_of(const pst_score_core *c, const pst_record *r)
+{
+    return score_lane_of(&c->models[PST_VARIANT_PRIMARY], r);
+}
+
 void pst_score_core_committed(pst_score_core *c, const char *topic, int32_t partition, int64_t offset)
 {
     for (size_t v = 0; v < SCORE_VARIANTS; v++) {

@@ -230,7 +230,7 @@ int scorer_emit(scorer *s, const pst_fate *f)
         s->round.non_finite += f->non_finite; /* whatever policy made of it */
         scorer_canary_had(s, f);
         scorer_drift_had(s, f);
-        score_reports_record(s->reports, f);
+        score_reports_record(s->reports, f, f->by ? NULL : pst_score_core_primary_of(s->core, f->record));
     }
     return rc;
 }

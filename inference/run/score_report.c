@@ -123,11 +123,13 @@ static int version_of(const pst_lane *l)
     return pst_binding_version(pst_score_core_lane_binding(l));
 }
 
-void score_reports_record(score_reports *r, const pst_fate *f)
+void score_reports_record(score_reports *r, const pst_fate *f, const pst_lane *otherwise)
 {
     const pst_record *rec = f->record;
     if (f->by && f->by != f->canary)
         note(r, PST_VARIANT_PRIMARY, version_of(f->by), rec->topic, rec->partition, rec->offset);
+    if (!f->by && otherwise)
+        note(r, PST_VARIANT_PRIMARY, version_of(otherwise), rec->topic, rec->partition, rec->offset);
     if (f->by)
         note(r, PST_VARIANT_CANARY, f->canary ? version_of(f->canary) : 0, rec->topic, rec->partition, rec->offset);
     if (f->shadow)

@@ -2,7 +2,7 @@
  * pipeline's name on the topic of models, in the very transaction that holds the first scores of that version. So the record and the scores
  * are there together or not at all, whoever is killed when, and a worker whose partitions were taken away says nothing any more.
  *
- *     score_reports_record(reports, fate);                // of each record that is sent
+ *     score_reports_record(reports, fate, NULL);          // of each record that is sent
  *     score_reports_send(reports, txn, client, worker, &err);      // before the commit
  *     score_reports_committed(reports);                            // or _forget: what was not committed was not said
  *
@@ -31,7 +31,9 @@ typedef struct score_report_line { /* from this offset on this version */
 
 score_reports *score_reports_new(const pst_pipeline *p); /* borrowed */
 void score_reports_free(score_reports *r);
-void score_reports_record(score_reports *r, const pst_fate *f);
+/* otherwise: of a record that was bad before anybody had it, who would have had it, so that a replay knows of the partition's first records, too, that
+ * they were looked at; NULL = nobody. */
+void score_reports_record(score_reports *r, const pst_fate *f, const pst_lane *otherwise);
 /* The pipeline follows an alias, so that there is something to tell. */
 bool score_reports_wanted(const score_reports *r);
 /* What is to be told of the round in hand, in the order of its records; good until the next call. */

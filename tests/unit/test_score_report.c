@@ -49,7 +49,7 @@ static const char *round_of(desk *d, int64_t first, int64_t last)
         size_t n;
         pst_err err = {0};
         assert_int_equal(score(d->core, &d->w, &r, 1, &f, &n, &err), 0);
-        score_reports_record(d->reports, &f);
+        score_reports_record(d->reports, &f, NULL);
     }
     size_t n;
     const score_report_line *l = score_reports_lines(d->reports, &n);
@@ -73,6 +73,22 @@ static void test_report_says_the_first_record_and_each_change(void **state)
     assert_string_equal(round_of(&d, 109, 112), "110:2");
     score_reports_forget(d.reports);
     assert_string_equal(round_of(&d, 113, 114), "113:2");
+    get_up(&d);
+}
+
+/* A partition that begins with a record that nobody can read: a replay must know that it was looked at, or it could not tell what windows hold. */
+static void test_report_tells_of_a_bad_record_who_would_have_had_it(void **state)
+{
+    desk d = {0};
+    sit_down(&d, 1);
+    const pst_record none = {.topic = "in", .partition = 2, .offset = 7, .value = "no frame", .value_len = 8};
+    pst_fate f;
+    size_t n;
+    pst_err err = {0};
+    assert_int_equal(score(d.core, &d.w, &none, 1, &f, &n, &err), 0);
+    assert_true(f.kind == PST_FATE_BAD && !f.by);
+    score_reports_record(d.reports, &f, pst_score_core_primary_of(d.core, &none));
+    assert_string_equal(round_of(&d, 8, 9), "7:1");
     get_up(&d);
 }
 
@@ -166,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_report_says_the_first_record_and_each_change),
+        cmocka_unit_test(test_report_tells_of_a_bad_record_who_would_have_had_it),
         cmocka_unit_test(test_report_says_nothing_of_what_was_before_it),
         cmocka_unit_test(test_report_says_nothing_of_a_change_that_came_late),
         cmocka_unit_test(test_report_tells_who_had_the_canarys_part),
