@@ -199,7 +199,7 @@ static void read_one_hot(const reader *r, pst_learn_feature *f)
         if (value_of(r, of_numbers[i]))
             wrong(r, of_numbers[i], "is for numbers; one_hot makes slots of 0 and 1");
     if (f->learn_words && f->unknown == PST_LEARN_UNKNOWN_REJECT)
-        wrong(r, "unknown", "reject goes with a list of words: where they are learnt, every word of the records is one");
+        wrong(r, "unknown", "reject goes with a list of words; where they are learnt, those beyond words_max are zeros or other");
     if (!value_of(r, "missing"))
         f->missing = PST_LEARN_MISSING_ZEROS;
     else if (f->missing != PST_LEARN_MISSING_ZEROS && f->missing != PST_LEARN_MISSING_REJECT)

@@ -235,6 +235,26 @@ static void test_no_word_at_all_is_refused(void **state)
     done(&s, &d);
 }
 
+static void test_a_list_that_fits_no_record_is_refused(void **state)
+{
+    pst_learn_settings s;
+    learn_data d;
+    pst_err err = {0};
+    settings("{features: [{field: kind, one_hot: [TCP, UDP]}]}", &s);
+    put("kind\ntcp\nudp\n");
+    learn_data_init(&d, &s, 1 << 20);
+    assert_int_equal(learn_data_read_csv(&d, &s, dir, NULL, 0, &hooks, &err), 0);
+    assert_int_equal(learn_words_settle(&d, &s, &err), PST_EINVAL);
+    assert_non_null(strstr(err.text, "none of the records has any of the words listed as one_hot of kind; the first has \"tcp\""));
+    done(&s, &d);
+    read_csv("{features: [{field: kind, one_hot: [tcp, UDP]}]}", "kind\ntcp\nudp\n", &s, &d); /* one of them is enough */
+    assert_int_equal(learn_words_seen(d.words[0]), 1);
+    done(&s, &d);
+    read_csv("{features: [{field: kind, one_hot: learn, words_max: 2}]}", "kind\na\nb\nc\n", &s, &d);
+    assert_int_equal(learn_words_seen(d.words[0]), 3);
+    done(&s, &d);
+}
+
 /* A word keeps 0 and 1: standardised by its deviation a seldom one would be worth a hundred others. */
 static void test_words_are_not_standardised(void **state)
 {
@@ -266,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_names_of_things_are_refused),
         cmocka_unit_test_setup_teardown(test_rows_that_words_make_too_wide_are_refused, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(test_no_word_at_all_is_refused, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(test_a_list_that_fits_no_record_is_refused, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(test_words_are_not_standardised, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

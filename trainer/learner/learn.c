@@ -253,8 +253,14 @@ static void say_words(learn *l)
         pst_buf list = {0};
         for (int k = 0; k < f->n_words && k < WORDS_SHOWN; k++)
             pst_buf_printf(&list, "%s%.40s", k ? ", " : "", f->words[k]);
-        if (f->learn_words)
+        size_t seen = f->one_hot ? learn_words_seen(l->data.words[i]) : 0;
+        if (f->learn_words && seen > (size_t)f->n_words)
+            say(l, "%s: the %d most frequent of %zu words (words_max): %s%s", f->field, f->n_words, seen, list.data,
+                f->n_words > WORDS_SHOWN ? ", …" : "");
+        else if (f->learn_words)
             say(l, "%s: %d words: %s%s", f->field, f->n_words, list.data, f->n_words > WORDS_SHOWN ? ", …" : "");
+        else if (f->one_hot && seen < (size_t)f->n_words)
+            say(l, "warning: %s: no record has %zu of the %d words of its one_hot", f->field, (size_t)f->n_words - seen, f->n_words);
         pst_buf_done(&list);
     }
 }

@@ -22,6 +22,8 @@ struct learn_words {
     pst_map numbers; /* text → its number + 1 */
     word *at;
     size_t n, cap;
+    size_t seen;
+    char other[48]; /* the first word that is none of a list */
 };
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------------------- */
@@ -82,11 +84,18 @@ int learn_words_number(learn_words *w, pst_slice text, double *ret_number, pst_e
         add(w, key);
         known = w->n;
     }
+    if (!known && !*w->other)
+        snprintf(w->other, sizeof w->other, "%.47s", key);
     if (!known)
         return 0;
     w->at[known - 1].n++;
     *ret_number = (double)(known - 1);
     return 0;
+}
+
+size_t learn_words_seen(const learn_words *w)
+{
+    return w->seen;
 }
 
 pst_slice learn_words_text(double x, char buf[40])
@@ -160,10 +169,11 @@ static int pool_counts(const learn_data *d, const learn_words *w, learn_words *s
     return rc;
 }
 
-static int choose(const learn_data *d, const learn_words *w, pst_learn_feature *f, pst_err *err)
+static int choose(const learn_data *d, learn_words *w, pst_learn_feature *f, pst_err *err)
 {
     learn_words sum = {.feature = f};
     int rc = pool_counts(d, w, &sum, err);
+    w->seen = sum.n;
     if (!rc && !sum.n)
         rc = pst_err_set(err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
                          "none of the records has a word for the feature %s; is its name right? leave it out if none is to have it",
@@ -181,6 +191,27 @@ static int choose(const learn_data *d, const learn_words *w, pst_learn_feature *
     pst_map_done(&sum.numbers, NULL);
     free(sum.at);
     return rc;
+}
+
+/* A list of which no record has a word is written otherwise than the records are: trained with nothing in its slots, the model would know less than was
+ * asked for, and nobody would be told. */
+static int look_at_list(const learn_data *d, learn_words *w, const pst_learn_feature *f, pst_err *err)
+{
+    double *n = pst_alloc((w->n + 1) * sizeof *n);
+    for (size_t i = 0; i < w->n; i++)
+        n[i] = (double)w->at[i].n;
+    int rc = d->pool ? learn_pool_sum(d->pool, n, w->n, err) : 0;
+    w->seen = 0;
+    for (size_t i = 0; i < w->n; i++)
+        w->seen += n[i] > 0;
+    free(n);
+    if (rc < 0 || w->seen || !*w->other)
+        return rc;
+    return pst_err_set(
+        err, PST_EINVAL, PST_CLASS_DATA, "learner", 0,
+        "none of the records has any of the words listed as one_hot of %s; the first has \"%s\": write them as the records do, "
+        "or take the records' own by one_hot: learn",
+        f->field, w->other);
 }
 
 /* ---- columns -------------------------------------------------------------------------------------------------------------------- */
@@ -253,7 +284,7 @@ int learn_words_settle(learn_data *d, pst_learn_settings *s, pst_err *err)
     for (int i = 0; i < s->n_features; i++) {
         pst_learn_feature *f = &s->features[i];
         any = any || f->one_hot;
-        int rc = f->one_hot && f->learn_words && !f->n_words ? choose(d, d->words[i], f, err) : 0;
+        int rc = !f->one_hot ? 0 : f->learn_words && !f->n_words ? choose(d, d->words[i], f, err) : look_at_list(d, d->words[i], f, err);
         if (rc < 0)
             return rc;
         f->slots = f->one_hot ? f->n_words + (f->unknown == PST_LEARN_UNKNOWN_OTHER) : f->slots;

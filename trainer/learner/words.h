@@ -26,10 +26,12 @@ learn_words *learn_words_new(const pst_learn_feature *f); /* NULL for a feature 
 void learn_words_free(learn_words *w);                    /* NULL-safe */
 /* From 0 on, or LEARN_WORD_UNKNOWN. PST_ELIMIT/DATA: more different words than can be learnt. */
 int learn_words_number(learn_words *w, pst_slice text, double *ret_number, pst_err *err);
+/* Different words of the records of all ranks, known once they are settled; of a list, those of its words that a record has. */
+size_t learn_words_seen(const learn_words *w);
 /* The text of a number where words are wanted: the shortest that reads back as it. */
 pst_slice learn_words_text(double x, char buf[40]);
 /* After the last record and before learn_prepare(): columns of words become one column a word. All ranks call it. Nothing to do where no feature is of
- * words. PST_ELIMIT/DATA: the rows do not fit any more; PST_EINVAL/DATA: no record has a word to learn. */
+ * words. PST_ELIMIT/DATA: the rows do not fit any more; PST_EINVAL/DATA: no record has a word to learn, or any of those that are listed. */
 int learn_words_settle(struct learn_data *d, pst_learn_settings *s, pst_err *err);
 
 #endif
