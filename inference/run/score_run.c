@@ -361,6 +361,8 @@ static int not_emitted(scorer *s, const pst_fate *fates, size_t i, size_t n, int
         pst_err_clear(&s->err);
         for (; i < n; i++)
             scorer_state_undo_from(s, fates[i].record);
+        for (size_t k = 0; k < s->n_stops; k++) /* nor has what lies behind those that stopped their partitions */
+            scorer_state_undo_from(s, s->stops[k].at);
         commit(s); /* what was scored before it stays */
         s->err = why;
     }
