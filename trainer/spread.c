@@ -94,7 +94,7 @@ typedef struct room {
 
 typedef struct rooms {
     room *at;
-    size_t n;
+    size_t n, cap;
     const trainer_node *first; /* the first process has to go there, since its checkpoints are; NULL = anywhere */
 } rooms;
 
@@ -240,7 +240,7 @@ static int processes_of(const trainer_gang *g)
 
 static void add_room(rooms *all, trainer_node *n, trainer_needs free)
 {
-    all->at = pst_array_one_more(all->at, all->n, sizeof *all->at);
+    all->at = pst_array_room(all->at, all->n, &all->cap, sizeof *all->at);
     all->at[all->n++] = (room){.node = n, .free = free};
 }
 
