@@ -6,6 +6,7 @@ from onnx import TensorProto as TP, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 import nets
 from case import model
+from contrib import SATURATES
 
 N = helper.make_node
 
@@ -32,12 +33,12 @@ def quantised(m, feeds, folder, only):
     """(name, model) of each way to quantise it; only: the operators that static ways take, None = all."""
     at, to = os.path.join(folder, "in.onnx"), os.path.join(folder, "out.onnx")
     onnx.save(m, at)
-    quantize_dynamic(at, to, weight_type=QuantType.QInt8)
+    quantize_dynamic(at, to, weight_type=QuantType.QInt8, reduce_range=SATURATES)
     yield "dynamic", onnx.load(to)
     quantize_dynamic(at, to, weight_type=QuantType.QUInt8, per_channel=True)
     yield "dynamic_u8", onnx.load(to)
     for name, how, columns in (("qdq", QuantFormat.QDQ, False), ("qdq_columns", QuantFormat.QDQ, True), ("qoperator", QuantFormat.QOperator, False)):
-        quantize_static(at, to, Rows(feeds), quant_format=how, op_types_to_quantize=only, per_channel=columns, weight_type=QuantType.QInt8, activation_type=QuantType.QUInt8)
+        quantize_static(at, to, Rows(feeds), quant_format=how, op_types_to_quantize=only, per_channel=columns, weight_type=QuantType.QInt8, activation_type=QuantType.QUInt8, reduce_range=SATURATES)
         yield name, onnx.load(to)
 
 
