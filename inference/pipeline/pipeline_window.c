@@ -69,6 +69,7 @@ static int check_feature(pipeline_reader *r, int line, pst_feature *f)
     return 0;
 }
 
+/* What `of` needs or cannot have is refused here, where the line is known; length and feature are looked at once the window is whole. */
 int pipeline_window_read(pipeline_reader *r, const json_t *feature, pst_feature *f)
 {
     json_t *o = json_object_get(feature, "window");

@@ -47,6 +47,7 @@ static float *copy(const float *from, size_t n)
     return to;
 }
 
+/* All is copied, words and ranges too: training goes on, and the settings may end, while it is written. */
 void learn_checkpoint_take(const learn_training *t, const learn_data *d, const char *training_id, int generation, learn_checkpoint *ret)
 {
     const pst_learn_settings *s = t->settings;

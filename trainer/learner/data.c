@@ -57,11 +57,6 @@ void learn_data_set_columns(learn_data *d)
         d->words[i] = learn_words_new(&d->settings->features[i]);
 }
 
-int learn_data_word(learn_data *d, int i, pst_slice text, double *ret_number, pst_err *err)
-{
-    return learn_words_number(d->words[i], text, ret_number, err);
-}
-
 void learn_data_add_range(learn_data *d, const char *topic, int32_t partition, int64_t from, int64_t to)
 {
     d->ranges = pst_array_one_more(d->ranges, d->n_ranges, sizeof *d->ranges);
@@ -199,6 +194,7 @@ static int grow(learn_data *d, pst_err *err)
     return 0;
 }
 
+/* Written where the next row will stand, and counted at the end alone: a record that is dropped half way leaves nothing behind. */
 int learn_data_add(learn_data *d, const double *numbers, const uint8_t *missing, const learn_target *target, pst_err *err)
 {
     const pst_learn_settings *s = d->settings;

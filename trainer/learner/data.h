@@ -57,8 +57,6 @@ void learn_data_init(learn_data *d, const pst_learn_settings *s, size_t bytes_ma
 void learn_data_done(learn_data *d);
 /* Call once the settings' features are known (they may come from the first record). */
 void learn_data_set_columns(learn_data *d);
-/* Number of a word of feature i, for learn_data_add(); as learn_words_number(). */
-int learn_data_word(learn_data *d, int i, pst_slice text, double *ret_number, pst_err *err);
 /* One record: numbers of all slots (of a feature of words: its word's number), missing[i] per feature. 0 added, 1 dropped (counted), PST_ELIMIT: more than bytes_max. */
 int learn_data_add(learn_data *d, const double *numbers, const uint8_t *missing, const learn_target *target, pst_err *err);
 void learn_data_bad(learn_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* counts a record that could not be read */

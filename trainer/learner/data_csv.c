@@ -135,7 +135,7 @@ static int one_row(csv_source *c, const pst_csv *csv, const char *file, const in
         const char *text = pst_csv_field(csv, (size_t)columns[i]);
         if (s->features[i].one_hot) {
             missing[i] = !*text;
-            rc = *text ? learn_data_word(c->d, i, (pst_slice){text, strlen(text)}, &numbers[i], err) : 0;
+            rc = *text ? learn_words_number(c->d->words[i], (pst_slice){text, strlen(text)}, &numbers[i], err) : 0;
             if (rc < 0)
                 return rc;
             continue;

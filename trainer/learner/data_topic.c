@@ -283,7 +283,7 @@ static int number_words(topics *t, pst_err *err)
             t->missing[i] = 1;
             continue;
         }
-        int rc = learn_data_word(t->d, i, t->texts[i].data ? t->texts[i] : learn_words_text(*to, text), to, err);
+        int rc = learn_words_number(t->d->words[i], t->texts[i].data ? t->texts[i] : learn_words_text(*to, text), to, err);
         if (rc < 0)
             return rc;
     }
@@ -332,7 +332,7 @@ static int json_word(topics *t, int i, const json_t *v, double *to, pst_err *err
                                          : (pst_slice){0};
     if (!word.data)
         return 0;
-    int rc = learn_data_word(t->d, i, word, to, err);
+    int rc = learn_words_number(t->d->words[i], word, to, err);
     return rc < 0 ? rc : 1;
 }
 
@@ -360,6 +360,7 @@ static bool json_numbers(const json_t *v, int slots, double *to, uint8_t *missin
     return true;
 }
 
+/* A field of the wrong kind makes its record a bad one, told with the place; what is missing is left to the policy of learn_data_add(). */
 static int fill_json(topics *t, const pst_record *r, const json_t *j, pst_err *err)
 {
     double *to = t->numbers;

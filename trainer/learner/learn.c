@@ -265,6 +265,7 @@ static void say_words(learn *l)
     }
 }
 
+/* Words are settled between reading and preparing: how many columns there are is known when all records are, and statistics are taken by column. */
 static int read_data(learn *l, pst_err *err)
 {
     const pst_manifest *m = l->job->manifest;

@@ -418,6 +418,7 @@ static void take_records(wire_consumer *c, wire_part *p, const wire_answer *a, c
         p->not_before_us = now + EMPTY_MS * 1000;
 }
 
+/* One partition's answer: its marks and bytes are taken where the position is still the one that was asked for. */
 static void take_part(wire_source *s, wire_asked *asked, const wire_answer *a, const fetched *f)
 {
     wire_consumer *c = s->of;
